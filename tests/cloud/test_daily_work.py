@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from skymark.cloud.machine_script import RESULTS
-from skymark.cloud.order import machine_file
+from skymark.cloud.rented_run import machine_file
 from skymark.rundir.directory import RunDirectory
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (

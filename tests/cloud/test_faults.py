@@ -249,8 +249,10 @@ def claimed(client: Client, cluster: str, cache: Path, **variables: str) -> str:
     """Claim a machine's name as a client with another memory does; returns what it says."""
     program = (
         "import sys; from skymark.cloud.lifecycle.new_cluster import NewCluster; "
-        "from skymark.cloud.order import Order; "
-        "NewCluster().claim(Order(profile='cpu', plan_hash='', run_id='', cluster=sys.argv[1]))"
+        "from skymark.cloud.rented_run import RentedRun; "
+        "from skymark.model.requests import Machine; "
+        "run = {'profile': 'cpu', 'plan_hash': '', 'run_id': '', 'machine': Machine()}; "
+        "NewCluster().claim(RentedRun(name=sys.argv[1], **run))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, cluster],

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.order import Order
 from skymark.cloud.sky.tasks import make_task
 from skymark.model.errors import UsageError
+from skymark.model.requests import Machine
+from tests.rented_runs import run_of
 
 pytestmark = [
     pytest.mark.usefixtures("other_home"),
@@ -16,35 +17,30 @@ pytestmark = [
 ]
 
 
-def order_of(**changes: object) -> Order:
-    known = {"profile": "cpu", "plan_hash": "0", "run_id": "one", "cluster": "skymark-one"}
-    return Order(**{**known, **changes})
-
-
 @pytest.mark.parametrize(
     "infra", ["nonsense", "lambda/a/b/c/d", "/", "//", "", "*", " ", "x" * 1000, "a b"]
 )
 def test_a_provider_that_does_not_exist_is_bad_usage(infra: str) -> None:
     with pytest.raises(UsageError, match=r"--infra|names no"):
-        make_task(order_of(infra=infra))
+        make_task(run_of(infra=infra))
 
 
 def test_machines_get_their_split_and_a_yaml_that_does_not_read_it_is_bad_usage(
     tmp_path: Path,
 ) -> None:
-    two = order_of(num_nodes=2, split="longest")
+    two = run_of(nodes=2, split="longest")
     assert make_task(two).envs["SKYMARK_SPLIT"] == "longest"
     own = tmp_path / "own.yaml"
     own.write_text("run: skymark run --shard $SKYPILOT_NODE_RANK/$SKYPILOT_NUM_NODES")
-    make_task(order_of(num_nodes=2, machine=own))
+    make_task(run_of(nodes=2, file=own))
     with pytest.raises(UsageError, match=r"own\.yaml does not read SKYMARK_SPLIT"):
-        make_task(two.model_copy(update={"machine": own}))
+        make_task(two.changed(machine=Machine(nodes=2, file=own)))
 
 
 @pytest.mark.parametrize("image", ["", " ", "a b", "a\nb"])
 def test_an_image_that_is_none_is_bad_usage(image: str) -> None:
     with pytest.raises(UsageError, match="--image"):
-        make_task(order_of(image=image))
+        make_task(run_of(image=image))
 
 
 @pytest.mark.parametrize(
@@ -70,4 +66,4 @@ def test_a_machine_that_skypilot_cannot_read_is_bad_usage(tmp_path: Path, text: 
     machine = tmp_path / "odd.yaml"
     machine.write_bytes(text)
     with pytest.raises(UsageError, match=r"odd\.yaml"):
-        make_task(order_of(machine=machine))
+        make_task(run_of(file=machine))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.order import machine_file
 from skymark.cloud.rehearsal.rehearse import for_rehearsal
+from skymark.cloud.rented_run import machine_file
 from tests.cloud.conftest import Client
 from tests.cloud.launches import LastLook, bill_of, count, launching
 from tests.cloud.table import PROFILES, Launched, Tables

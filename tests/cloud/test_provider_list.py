@@ -15,9 +15,9 @@ from skymark.cli.machines import status
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, ProviderAddress, all_hired, note_hired
 from skymark.cloud.known_machines import hired as known
-from skymark.cloud.lifecycle.ending import Disappearance, Patience, until_gone
-from skymark.cloud.lifecycle.gone import EndableCluster, is_gone
-from skymark.cloud.live import forgotten_machines
+from skymark.cloud.lifecycle.disappearance import Disappearance
+from skymark.cloud.lifecycle.ending import EndableCluster, Patience, is_gone, until_gone
+from skymark.cloud.machines import forgotten_machines
 from skymark.cloud.rehearsal.lambda_cloud import Instance
 from skymark.cloud.sky import client
 from skymark.cloud.sky.catalogue import at_told_price, told_prices_usd, with_told_prices
@@ -205,7 +205,7 @@ def test_a_machine_counts_as_gone_when_its_list_has_lacked_it_for_long(
     provider: Provider, hired: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = partial(Disappearance, quiet_s=2.5)
-    monkeypatch.setattr("skymark.cloud.lifecycle.gone.Disappearance", quick)
+    monkeypatch.setattr("skymark.cloud.lifecycle.ending.Disappearance", quick)
     assert not is_gone(NAME), "nobody knows it"
     note_hired(MACHINES)
     assert not is_gone(NAME), "it runs"

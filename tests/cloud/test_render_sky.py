@@ -10,10 +10,10 @@ import yaml
 
 from skymark.cli.main import main
 from skymark.cloud.machine_script import LIMIT_VARIABLE, plan_file
-from skymark.cloud.order import Order
 from skymark.cloud.rehearsal.world import CATALOGS
 from skymark.cloud.sky.tasks import make_task, read_task
 from skymark.execute.planner import read_plan
+from tests.rented_runs import run_of
 
 pytestmark = [
     pytest.mark.cloud,
@@ -34,16 +34,15 @@ def test_skypilot_reads_the_task_that_launch_would_hand_over(tmp_path: Path) -> 
     store = ("--store", "s3://bucket/prefix")
     words = (*WORDS, *store, "--deadline", "30m", "--run-id", "r1", "--output", str(file))
     assert main(["render", "sky", "ci_cpu", *words]) == 0
-    order = Order(
+    run = run_of(
+        name="skymark-ci-cpu",
         profile="ci_cpu",
-        plan_hash=None,
         run_id="r1",
-        cluster="skymark-ci-cpu",
         stores=("s3://bucket/prefix",),
         infra="lambda",
-        num_nodes=2,
+        nodes=2,
     )
-    asked, rendered = make_task(order), read_task(file)
+    asked, rendered = make_task(run), read_task(file)
     assert rendered.run == asked.run
     assert rendered.num_nodes == 2
     assert rendered.envs == asked.envs | {LIMIT_VARIABLE: str(30 * 60)}

@@ -15,7 +15,7 @@ from skymark.cache.real_data import build_real_data
 from skymark.cache.sharing import require_locks, unlocked, using
 from skymark.cli.cache_options import root_of
 from skymark.cli.caller import note, print_plain
-from skymark.cli.rented_options import data_names, require_data
+from skymark.execute.named_data import data_names, require_data
 from skymark.execute.partition.shard import Shard
 from skymark.execute.ranks.rank import ALONE
 from skymark.execute.ranks.reading import rank_here

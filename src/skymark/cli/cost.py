@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json as json_module
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
-from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import NODES, USD, WHERE, MachinesSplit, ProfileName
-from skymark.cli.splitting import idle_machines, split_of_machines
+from skymark.cli.parameters import WHERE, ProfileName
+from skymark.cli.rented_options import (
+    DEFAULT_CLUSTER,
+    DEFAULT_LIMITS,
+    DEFAULT_OPTIONS,
+    ClusterOptions,
+    CostOptions,
+    LimitOptions,
+)
 from skymark.cli.tables import Json, print_rows, stdout_console
-from skymark.execute.partition.split import Balanced
-from skymark.execute.planner import load_profile
 from skymark.model.errors import GateError
+from skymark.model.requests import Job, Results
 from skymark.references import extensions
 from skymark.suite.commands import GROUP
 
@@ -29,73 +34,17 @@ SHOWN = 10
 """Machines that a table shows; the others are dearer."""
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class CostOptions(PlanOptions):
-    """Options of the plan; the profile is named by position."""
-
-    profile: Annotated[str, Parameter(parse=False)] = "cpu"
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class MachineOptions:
-    """Options of the machine and its limits."""
-
-    infra: Annotated[
-        str | None,
-        Parameter(
-            group=WHERE,
-            help="Only there: vast, lambda, gcp/us-west1, slurm/NAME, k8s … [default: wherever a "
-            "price is known]",
-        ),
-    ] = None
-    spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False
-    gpus: Annotated[
-        str | None,
-        Parameter(group=WHERE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
-    ] = None
-    num_nodes: Annotated[
-        int, NODES, Parameter(group=WHERE, help="Machines that share the plan; each is paid for.")
-    ] = 1
-    split: MachinesSplit = None
-    machine: Annotated[
-        Path | None,
-        Parameter(group=WHERE, help="A SkyPilot YAML in place of the profile's machine."),
-    ] = None
-    deadline: Annotated[
-        str | None,
-        Parameter(
-            group=WHERE,
-            help="Longest time of set-up and run, such as 90m or 2h; limits the cost. [default: "
-            "the profile's]",
-        ),
-    ] = None
-    max_cost: Annotated[
-        float | None,
-        USD,
-        Parameter(
-            group=WHERE,
-            help="USD. A gate: exit status 3 if the high figure of the cheapest machine is above. "
-            "What is above the profile's ceiling is pointed out.",
-        ),
-    ] = None
-    history: Annotated[
-        Path,
-        Parameter(group=WHERE, help="Runs to learn from how long the same cells take."),
-    ] = Path("results")
-
-
-DEFAULT_OPTIONS = CostOptions()
-DEFAULT_MACHINE = MachineOptions()
-
-
 def cost(
     profile: ProfileName,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
-    where: MachineOptions = DEFAULT_MACHINE,
+    where: ClusterOptions = DEFAULT_CLUSTER,
+    limits: LimitOptions = DEFAULT_LIMITS,
     *,
+    history: Annotated[
+        Path,
+        Parameter(group=WHERE, help="Runs to learn from how long the same cells take."),
+    ] = Path("results"),
     json: Annotated[Json, Parameter(group=WHERE)] = False,
     format: Annotated[
         Literal["table", "github"],
@@ -106,91 +55,52 @@ def cost(
 
     Price per hour × time, as a low, an expected and a high figure, of every machine that would
     do. Prices come from SkyPilot's catalogue on this disk, times from earlier runs of the same
-    cells, else from the plan. With --max-cost it is a gate.
+    cells, else from the plan. With --max-cost it is a gate; costs above the profile's ceiling are
+    pointed out.
 
     Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
     is above.
     """
-    from skymark.cloud.cost.limits import check_ceiling, limits_for
+    from skymark import cloud
+    from skymark.cli.terminal import Terminal
+    from skymark.cloud.cost.quote import check_ceiling
+    from skymark.cloud.rented_run import idle_machines, split_of_machines
 
-    limits = limits_for(load_profile(profile), where.deadline, where.max_cost, where.num_nodes)
     plan = replace(options, profile=profile).plan()
-    found = _quote(plan, profile, where, limits.deadline_s)
-    shared = on_all_gpus(found, plan, where.history, where.deadline)
-    idle = idle_machines(split_of_machines(where.split, where.num_nodes), plan)
-    notes: tuple[str, ...] = () if idle is None else (idle,)
-    if shared is not None:
-        note = (
+    estimate = cloud.quote(
+        plan,
+        where.request(),
+        limits.limits(),
+        Results(directory=history),
+        Job(split=where.split),
+        Terminal(),
+        profile=profile,
+    )
+    quote, notes = estimate.best, []
+    if estimate.shared is not None:
+        alone = estimate.quote.model_copy(update={"deadline_s": None})
+        notes.append(
             f"These figures are of {how_to_share(plan, profile)}. `skymark launch {profile}` alone "
-            f"runs one process: {found.workers_in_words}, and all cells would cost "
-            f"{without_deadline(found).cost.expected_usd:.2f} USD."
+            f"runs one process: {alone.workers_in_words}, and all cells would cost "
+            f"{alone.cost.expected_usd:.2f} USD."
         )
-        found, notes = shared, (note,)
+    elif idle := idle_machines(split_of_machines(where.split, where.num_nodes), plan):
+        notes.append(idle)
     if json:
-        print_json(json_module.dumps(as_json(found), indent=1))
+        print_json(json_module.dumps(as_json(quote), indent=1))
     elif format == "github":
-        print_plain(as_markdown(found, where.max_cost, notes))
+        print_plain(as_markdown(quote, limits.max_cost, notes))
     else:
-        print_quote(found, notes)
-    if limits.max_cost_usd is not None:
+        print_quote(quote, notes)
+    if estimate.limits.max_cost_usd is not None:
         try:
-            check_ceiling(found, limits.max_cost_usd)
+            check_ceiling(quote, estimate.limits.max_cost_usd)
         except GateError as refusal:
-            if where.max_cost is not None:
+            if limits.max_cost is not None:
                 raise
-            command = "launch" if shared is None else "submit"
+            command = "launch" if estimate.shared is None else "submit"
             say(f"`skymark {command}` keeps to the ceiling of {profile}: {refusal}")
     return 0
-
-
-def _quote(plan: Plan, profile: str, where: MachineOptions, deadline_s: int | None) -> Quote:
-    from skymark.cloud.cost.limits import require_time_before
-    from skymark.cloud.cost.quote import quote_for
-    from skymark.cloud.sky.catalogue import SkyPilotCatalogue
-    from skymark.rundir.history import read_history
-
-    require_time_before(plan, deadline_s)
-    split = split_of_machines(where.split, where.num_nodes)
-    return quote_for(
-        _task_of(plan, profile, where),
-        plan,
-        SkyPilotCatalogue(say),
-        history=read_history(where.history, plan),
-        deadline_s=deadline_s,
-        split=split,
-    )
-
-
-def on_all_gpus(
-    quote: Quote, plan: Plan, results: Path, deadline: str | None = None
-) -> Quote | None:
-    """Return the quote for workers on all GPUs of a machine; None where they would be no more.
-
-    Args:
-        quote: of one process.
-        plan: the cells.
-        results: directory of earlier runs.
-        deadline: of the command line; a profile's is for one process.
-    """
-    from skymark.cloud.cost.bill import ending
-    from skymark.cloud.cost.quote import with_slots
-    from skymark.cloud.lifecycle.quoting import slots_on
-    from skymark.cloud.order import KEPT_IDLE_MINUTES
-    from skymark.rundir.history import read_history
-
-    slots = slots_on(plan, quote.cheapest) if quote.num_nodes == 1 else None
-    if slots is None or slots.working == 1:
-        return None
-    whole = quote if deadline else without_deadline(quote)
-    stays = ending(KEPT_IDLE_MINUTES, stays=True)
-    duration = quote.duration.model_copy(update={"ending": stays})
-    whole = whole.model_copy(update={"duration": duration, "ceiling_ends_it": True})
-    return with_slots(whole, plan, read_history(results, plan), *slots)
-
-
-def without_deadline(quote: Quote) -> Quote:
-    """Return the quote for a run that nothing ends before it is done."""
-    return quote.model_copy(update={"deadline_s": None})
 
 
 def how_to_share(plan: Plan, profile: str) -> str:
@@ -200,42 +110,6 @@ def how_to_share(plan: Plan, profile: str) -> str:
         f"`skymark launch {profile} --idle -c NAME` and `skymark {suite}submit --cluster NAME`, "
         "whose workers use all GPUs"
     )
-
-
-def cheapest_offer(plan: Plan, profile: str, where: MachineOptions) -> Offer:
-    """Return the cheapest machine that would do for a plan, by SkyPilot's catalogue.
-
-    Args:
-        plan: the cells.
-        profile: a name or a ``.toml`` file, which tells the kind of machine.
-        where: what is asked of the machine.
-
-    Raises:
-        UsageError: SkyPilot is not installed, or no price is known.
-    """
-    from skymark.cloud.sky.catalogue import SkyPilotCatalogue
-
-    return SkyPilotCatalogue(say).prices_for(_task_of(plan, profile, where)).offers[0]
-
-
-def _task_of(plan: Plan, profile: str, where: MachineOptions) -> Any:
-    """Return SkyPilot's task of a plan on the machines that are asked about."""
-    from skymark.cloud.order import Order
-    from skymark.cloud.sky.tasks import make_task
-
-    order = Order(
-        profile=profile,
-        plan_hash=plan.hash,
-        run_id="quote",
-        cluster="skymark-quote",
-        machine=where.machine,
-        infra=where.infra,
-        spot=where.spot,
-        gpus=where.gpus,
-        num_nodes=where.num_nodes,
-        split=where.split or Balanced.kind,
-    )
-    return make_task(order)
 
 
 def as_json(quote: Quote) -> dict[str, object]:
@@ -266,7 +140,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence
 
     lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
     if max_cost_usd is not None:
-        from skymark.cloud.cost.limits import as_given, check_ceiling
+        from skymark.cloud.cost.quote import as_given, check_ceiling
 
         try:
             check_ceiling(quote, max_cost_usd)
@@ -283,7 +157,7 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence
 
 def _headline(quote: Quote) -> str:
     """Return the time that the run is limited to, and its cost on the cheapest machine."""
-    from skymark.cloud.cost.limits import at_most
+    from skymark.cloud.cost.quote import at_most
     from skymark.report.text import duration
 
     limit = "No deadline"
@@ -323,7 +197,7 @@ def _machines(quote: Quote) -> list[list[Offer]]:
 
 
 def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
-    from skymark.cloud.cost.limits import at_most
+    from skymark.cloud.cost.quote import at_most
 
     one, cost = same[0], quote.cost_of(same[0])
     kind = (

@@ -26,7 +26,7 @@ from skymark.statistics.power import detections
 from skymark.suite.registry import suites
 
 if TYPE_CHECKING:
-    from skymark.cloud.live import Checkup, Provider
+    from skymark.cloud.checkup import Checkup, Provider
     from skymark.cloud.sky.clusters import LiveMachine
 
 UNIT = 1 << 30
@@ -84,7 +84,7 @@ def doctor(
 
 
 def _doctor_of_clouds(*, json: bool) -> int:
-    from skymark.cloud.live import check_up
+    from skymark.cloud.checkup import check_up
 
     found = check_up(os.environ)
     if json:

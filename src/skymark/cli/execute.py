@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import INTERRUPTED, end_when_told, note, say
-from skymark.cli.console import plain_stream
-from skymark.cli.cost import CostOptions, print_quote
-from skymark.cli.grid import points_of_job
-from skymark.cli.launch import screen_for
+from skymark.cli.caller import INTERRUPTED, note, say
+from skymark.cli.cost import print_quote
+from skymark.cli.grid import points, points_of_job
 from skymark.cli.parameters import (
     DEFAULT_RESULTS,
     HOW,
     JOB,
     NODES,
-    USD,
     Cluster,
     Detach,
     JobName,
@@ -31,30 +25,23 @@ from skymark.cli.parameters import (
     Output,
     Several,
 )
-from skymark.cli.rented_ends import how_to_collect, show_end, show_grid
 from skymark.cli.rented_options import (
+    DEFAULT_LIMITS,
     DEFAULT_OPTIONS,
     DEFAULT_VARIABLES,
-    LIMITS,
     MACHINE,
+    CostOptions,
+    LimitOptions,
     Stores,
     Sync,
     VariableOptions,
-    require_data,
-    say_sent,
-    source_for,
 )
-from skymark.cli.splitting import print_parts, split_of_machines
-from skymark.execute.partition.split import Balanced
-from skymark.execute.planner import load_profile
-from skymark.model.duration import seconds_of
+from skymark.cli.splitting import print_parts
 from skymark.model.errors import UsageError
-from skymark.model.plan import Plan
+from skymark.model.requests import Job, Results
 
 if TYPE_CHECKING:
-    from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import Order, UserJob
-    from skymark.cloud.source import Source
+    from skymark.cloud import Left, Quoted
 
 
 def execute(  # noqa: PLR0913  # its parameters are the options of a command
@@ -69,6 +56,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     ],
     options: CostOptions = DEFAULT_OPTIONS,
     variables: VariableOptions = DEFAULT_VARIABLES,
+    limits: LimitOptions = DEFAULT_LIMITS,
     profile: Annotated[
         str | None,
         Parameter(group=HOW, help="Where settings come from. [default: the machine's profile]"),
@@ -86,7 +74,6 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     gpus: Annotated[
         str | None,
         Parameter(
-            name=("--gpus",),
             group=MACHINE,
             help="The part of each machine that a job takes, such as H100:1 or H100:0.5. "
             "[default: all of them for a run, none for a command]",
@@ -112,23 +99,6 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     name: JobName = None,
     detach: Detach = False,
     sync: Sync = (),
-    deadline: Annotated[
-        str | None,
-        Parameter(
-            group=LIMITS,
-            help="Longest time of each run, such as 90m. [default: the profile's]",
-        ),
-    ] = None,
-    max_cost: Annotated[
-        float | None,
-        USD,
-        Parameter(
-            group=LIMITS,
-            help="USD of each run, until the machine ends itself. What is expected to cost more is "
-            "refused with exit status 3; the machine ends the run when it is used up. [default: "
-            "the machine's, or the profile's if that is higher]",
-        ),
-    ] = None,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
@@ -144,77 +114,65 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 all is well, 1 the machine, a cell or the job failed or the time was up, 2 bad
     usage or no such machine, nothing was queued, 130 interrupted.
     """
-    if job:
-        if given := (*options.given(), *_given(profile, split, deadline, max_cost, store)):
-            raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
-        from skymark.cloud.order import UserJob
+    from skymark import cloud
+    from skymark.cli.rented_ends import show_end, show_grid
+    from skymark.cli.terminal import Terminal
 
-        one = UserJob(
-            words=job,
-            name=name,
-            gpus=gpus,
-            num_nodes=num_nodes,
-            workdir=workdir,
-            variables=variables.variables(),
-            secrets=variables.secrets(),
-            files=sync,
-        )
-        return _submit(cluster, points_of_job(one, grid) if grid else [one], detach=detach)
+    work = Job(
+        name=name,
+        words=job,
+        gpus=gpus,
+        nodes=num_nodes,
+        split=split,
+        variables=variables.variables(),
+        secrets=variables.secrets(),
+        files=sync,
+        workdir=workdir,
+    )
+    if job:
+        if given := (
+            *options.given(),
+            *_given(profile, split, limits.deadline, limits.max_cost, store),
+        ):
+            raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
+        return _run_commands(cluster, points_of_job(work, grid) if grid else [work], detach=detach)
     if workdir is not None:
         raise UsageError(f"--workdir {workdir} is for a job of your own; add a YAML, or -- COMMAND")
-    from skymark.cloud.cost.limits import limits_for, require_time_before
-    from skymark.cloud.lifecycle.kept_machine import execute as carry_out
-    from skymark.cloud.lifecycle.kept_machine import order_of, queue
-    from skymark.cloud.lifecycle.quoting import ceiling_there
-    from skymark.cloud.lifecycle.retrieving import check_home
-    from skymark.cloud.lifecycle.user_jobs import check_nodes
-    from skymark.cloud.source import new_submission
-    from skymark.cloud.stores import check_stores
-    from skymark.rundir.layout import new_run_id
-
-    if deadline is not None:
-        seconds_of(deadline)  # else nobody is asked
-    known = order_of(cluster, profile)
-    limits = limits_for(load_profile(known.profile), deadline, max_cost, known.num_nodes)
-    limit_s = limits.deadline_s
-    if num_nodes is not None:
-        check_nodes(cluster, num_nodes, known.num_nodes)
-    sharing = split_of_machines(split, num_nodes or known.num_nodes)
-    asked = known.model_copy(
-        update={
-            "stores": store,
-            "deadline_s": limit_s,
-            "max_cost_usd": ceiling_there(known, max_cost, limits),
-            "keep": True,
-            "idle": False,
-            "gpus": gpus,
-            "split": split or Balanced.kind,
-            "job_nodes": None if num_nodes == known.num_nodes else num_nodes,
-            "job": name,
-            "variables": variables.variables(),
-            "submission": None if known.image else new_submission(),
-        }
+    most = limits.limits()  # else nobody is asked
+    profile = cloud.run_of_machine(cluster, profile).profile
+    chosen = dataclasses.replace(options, profile=profile)
+    plans = {
+        point: one.plan() for point, one in (points(chosen, grid) if grid else {"": chosen}).items()
+    }
+    ended = cloud.execute(
+        cluster,
+        plans,
+        most,
+        Results(directory=output, stores=store),
+        work,
+        Terminal(output, show),
+        profile=profile,
+        detach=detach,
     )
-    run_id = new_run_id(known.profile, datetime.now(UTC))
-    orders = _orders(asked, run_id, dataclasses.replace(options, profile=known.profile), grid)
-    source = source_for((plan for _, plan in orders), sync, with_source=known.image is None)
-    orders = [(order.model_copy(update={"source": source}), plan) for order, plan in orders]
-    for _, plan in orders:
-        require_time_before(plan, limit_s)
-        require_data(variables.cache_policy, plan)
-    runs = _priced(orders, variables, output, max_cost)
-    if len(sharing.places) > 1:
-        print_parts(sharing, orders[0][1])
-    check_home(output)
-    check_stores(store, run_id, variables.beside(os.environ))
-    screen = screen_for(runs[0].order, output)
-    end_when_told()
     if detach:
-        queue(runs, screen)
-        _say_how_to_follow(runs, output)
+        _say_how_to_follow([one for one in ended if isinstance(one, cloud.Left)], output)
         return 0
-    ended = carry_out(runs, screen, output)
-    return show_grid(ended, run_id, output) if grid else show_end(ended[0], output)
+    over = [one for one in ended if not isinstance(one, cloud.Left)]
+    if grid:
+        return show_grid(dict(zip(plans, over, strict=True)), output)
+    return show_end(over[0], output)
+
+
+def show(quoted: Quoted) -> None:
+    """Print what a run costs until its machine ends itself, and what each machine takes."""
+    run = quoted.run
+    if quoted.quote is None:
+        say(f"the price of {run.name} is not known: no cost is counted")
+    else:
+        note(run.run_id)
+        print_quote(quoted.quote)
+    if len(run.sharing.places) > 1:
+        print_parts(run.sharing, quoted.plan)
 
 
 def _given(*values: object) -> list[str]:
@@ -222,92 +180,31 @@ def _given(*values: object) -> list[str]:
     return [name for name, value in zip(names, values, strict=True) if value]
 
 
-def _orders(
-    asked: Order, run_id: str, options: CostOptions, grid: tuple[str, ...]
-) -> list[tuple[Order, Plan]]:
-    """Return the order of each point of a grid with its plan, or the one where there is none."""
-    from skymark.cli.grid import points
+def _say_how_to_follow(runs: Sequence[Left], output: Path) -> None:
+    from skymark.cli.rented_ends import how_to_collect
 
-    found = []
-    for point, one in (points(options, grid) if grid else {"": options}).items():
-        plan = one.plan()
-        behind = f"-{point}" if point else ""
-        changes = {
-            "run_id": f"{run_id}{behind}",
-            "plan_hash": plan.hash,
-            "job": None if asked.job is None else f"{asked.job}{behind}",
-        }
-        found.append((asked.model_copy(update=changes), plan))
-    return found
-
-
-def _priced(
-    orders: Sequence[tuple[Order, Plan]],
-    variables: VariableOptions,
-    output: Path,
-    max_cost_usd: float | None,
-) -> list[Quoted]:
-    """Price every run until the machine ends itself, and return them with their secrets.
-
-    Raises:
-        UsageError: there is a ceiling, and the machine's price is not known.
-        GateError: one is expected to cost more than its ceiling.
-    """
-    from skymark.cloud.lifecycle.quoting import machine_there, quote_there
-    from skymark.cloud.stores import secrets_for
-    from skymark.rundir.history import read_history
-
-    machine = machine_there(orders[0][0].cluster, max_cost_usd)
-    found = []
-    for order, plan in orders:
-        secrets = secrets_for(plan, order.stores, variables.beside(os.environ))
-        quoted = quote_there(order, plan, read_history(output, plan), machine)
-        found.append(dataclasses.replace(quoted, secrets={**secrets, **variables.secrets()}))
-        if quoted.quote is None:
-            say(f"the price of {order.cluster} is not known: no cost is counted")
-            continue
-        if len(orders) > 1:
-            note(order.run_id)
-        print_quote(quoted.quote)
-    return found
-
-
-def _say_how_to_follow(runs: Sequence[Quoted], output: Path) -> None:
-    name = runs[0].order.cluster
+    name = runs[0].run.name
     say(
         f"the results stay on {name} until it ends\n"
         f"  watch:   skymark queue {name}; skymark logs {name} JOB"
     )
-    for one in runs:
-        note(f"  fetch:   {how_to_collect(one.order, output)}")
+    for left in runs:
+        note(f"  fetch:   {how_to_collect(left.run, output)}")
 
 
-def _submit(cluster: str, jobs: Sequence[UserJob], *, detach: bool) -> int:
+def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool) -> int:
     """Put a user's jobs into a machine's queue, and show them to their end unless told not to."""
-    from skymark.cloud.lifecycle.following import Choice, Screen
-    from skymark.cloud.lifecycle.user_jobs import show, submit
-    from skymark.cloud.sky.tasks import is_yaml
+    from skymark import cloud
+    from skymark.cli.terminal import Terminal
 
-    def announce(job: UserJob, source: Source) -> None:
-        say_sent(source)
-        for word in [] if is_yaml(job.words) else " ".join(job.words).split():
-            path = Path(word)
-            if path.is_file() and not path.is_absolute() and not (source.directory / path).exists():
-                say(f"{word} is a file here that is not sent; --sync {word} sends it")
-
-    queued = []
-    for job in jobs:
-        one = submit(cluster, job, partial(announce, job))
-        queued.append(one)
-        words = f": {' '.join(job.words)}" if len(jobs) > 1 else ""
-        say(f"job {one.number} of {cluster}{words}; skymark logs {cluster} {one.number}")
+    command = () if jobs[0].is_yaml else jobs[0].words
+    terminal = Terminal(log=sys.stdout, command=" ".join(command).split())
+    queued = cloud.queue_commands(cluster, jobs, terminal)
     if detach:
         return 0
-    screen = Screen(say=say, log=plain_stream(sys.stdout), interrupted=lambda: Choice.LEAVE)
     try:
-        well = [show(one, screen) for one in queued]
-        return 0 if all(well) else 1
+        return 0 if cloud.follow_commands(queued, terminal) else 1
     except KeyboardInterrupt:
-        numbers = " ".join(str(one.number) for one in queued)
+        numbers = " ".join(str(job.number) for job in queued)
         say(f"what was queued goes on; end it with skymark cancel {cluster} {numbers}")
         return INTERRUPTED

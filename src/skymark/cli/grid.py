@@ -14,10 +14,10 @@ from skymark.cli.rented_options import NAME
 from skymark.cli.tables import print_rows
 from skymark.model.errors import UsageError
 from skymark.model.option import read_pair
+from skymark.model.requests import Job
 from skymark.report.text import MISSING, margin, writer
 
 if TYPE_CHECKING:
-    from skymark.cloud.order import UserJob
     from skymark.rundir.reader import Run
 
 PLACE = re.compile(r"\{([^{}]+)\}")
@@ -51,7 +51,7 @@ def points(options: Options, grid: Sequence[str]) -> dict[str, Options]:
     return found
 
 
-def points_of_job(job: UserJob, grid: Sequence[str]) -> list[UserJob]:
+def points_of_job(job: Job, grid: Sequence[str]) -> list[Job]:
     """Return a user's job for each point of a grid.
 
     A value stands in the place of ``{NAME}`` in a command. A YAML has it as variable NAME.
@@ -59,10 +59,8 @@ def points_of_job(job: UserJob, grid: Sequence[str]) -> list[UserJob]:
     Raises:
         UsageError: a name or value is wrong, or there twice, or a command has no place for it.
     """
-    from skymark.cloud.sky.tasks import is_yaml
-
     axes = _axes(grid)
-    is_command = not is_yaml(job.words)
+    is_command = not job.is_yaml
     places = {name.replace("-", "_") for word in job.words for name in PLACE.findall(word)}
     for name in axes:
         if is_command and name not in places:
@@ -78,16 +76,17 @@ def points_of_job(job: UserJob, grid: Sequence[str]) -> list[UserJob]:
     ]
 
 
-def _at_point(job: UserJob, point: Mapping[str, str], *, is_command: bool) -> UserJob:
-    behind = UNSAFE.sub("-", "_".join(f"{name}={value}" for name, value in point.items()))
-    named = dataclasses.replace(job, name=None if job.name is None else f"{job.name}-{behind}")
-    if not is_command:
-        return dataclasses.replace(named, variables={**job.variables, **point})
-
+def _at_point(job: Job, point: Mapping[str, str], *, is_command: bool) -> Job:
     def value_of(place: re.Match[str]) -> str:
         return point.get(place[1].replace("-", "_"), place[0])
 
-    return dataclasses.replace(named, words=tuple(PLACE.sub(value_of, one) for one in job.words))
+    behind = UNSAFE.sub("-", "_".join(f"{name}={value}" for name, value in point.items()))
+    changes: dict[str, object] = {"name": None if job.name is None else f"{job.name}-{behind}"}
+    if is_command:
+        changes["words"] = tuple(PLACE.sub(value_of, word) for word in job.words)
+    else:
+        changes["variables"] = {**job.variables, **point}
+    return Job(**{**dict(job), **changes})
 
 
 def _axes(grid: Sequence[str], given: Collection[str] = ()) -> dict[str, list[str]]:

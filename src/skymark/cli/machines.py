@@ -1,4 +1,4 @@
-"""Commands for live machines and the jobs on them: `status`, `ssh`, `queue`, `collect` and more."""
+"""`skymark status`, `rsync`, `ssh`, `down` and `collect`: commands for machines that are there."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from skymark.cli.console import plain_stream
 from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, MOST, NODE, Cluster, Output
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.requests import Results
 
 if TYPE_CHECKING:
     from skymark.cloud.sky.jobs import QueuedJob
@@ -31,39 +32,36 @@ def status(
     Exit status: 0, or 1 where SkyPilot does not answer: then the list has the machines that were
     hired from here.
     """
-    from skymark.cloud.live import live_machines, noted_machines
-    from skymark.cloud.sky.client import server_fault
+    from skymark import cloud
 
-    if (fault := server_fault()) is None:
-        found = live_machines()
-    else:
-        found = noted_machines()
-        say(f"{fault}. Only machines that were hired from here are known; `skymark down` ends them")
-    exit_code = 0 if fault is None else 1
-    if unknown := set(clusters) - {one.name for one in found}:
-        raise UsageError(f"there is no machine {min(unknown)}; `skymark status` shows all")
-    found = [one for one in found if not clusters or one.name in clusters]
+    known = cloud.status(clusters)
+    if known.fault is not None:
+        say(
+            f"{known.fault}. Only machines that were hired from here are known; `skymark down` "
+            "ends them"
+        )
     if json:
-        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
-        return exit_code
-    if not found:
-        print_plain("no machine is running" if fault is None else "no machine is known here")
-        return exit_code
-    print_rows(
-        ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
-        [
-            (
-                one.name,
-                one.status,
-                one.machine,
-                "none" if one.idle_minutes is None else f"{one.idle_minutes} min",
-                _amount(one.hourly_price_usd, 2),
-                _amount(one.cost_usd, 4),
-            )
-            for one in found
-        ],
-    )
-    return exit_code
+        listed = [machine.model_dump(mode="json") for machine in known.machines]
+        print_json(json_module.dumps(listed, indent=1))
+    elif not known.machines:
+        none = "no machine is running" if known.fault is None else "no machine is known here"
+        print_plain(none)
+    else:
+        print_rows(
+            ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
+            [
+                (
+                    machine.name,
+                    machine.status,
+                    machine.machine,
+                    "none" if machine.idle_minutes is None else f"{machine.idle_minutes} min",
+                    _amount(machine.hourly_price_usd, 2),
+                    _amount(machine.cost_usd, 4),
+                )
+                for machine in known.machines
+            ],
+        )
+    return 0 if known.fault is None else 1
 
 
 def rsync(
@@ -75,13 +73,9 @@ def rsync(
 
     A path without a leading slash is below the machine's home; runs lie in results.
     """
-    from skymark.cloud.sky.ssh import rsync as copy
+    from skymark import cloud
 
-    there = [place.partition(":")[0] for place in (source, target) if ":" in place]
-    if len(there) != 1:
-        raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
-    # A link of a machine must not lead out of the directory that it comes to.
-    copy(there[0], *(("--safe-links",) if ":" in source else ()), source, target)
+    cloud.copy(source, target)
     return 0
 
 
@@ -95,9 +89,9 @@ def ssh(
 
     Returns the command's exit status, 255 where the machine does not answer.
     """
-    from skymark.cloud.sky.ssh import shell
+    from skymark import cloud
 
-    return shell(cluster, command, node)
+    return cloud.shell(cluster, command, node)
 
 
 def down(
@@ -114,22 +108,55 @@ def down(
     Exit status: 0 none is left, 1 one is still there, or not proved gone; its id, its price and
     the command that ends it are printed. 2 there is none, or it is not skymark's.
     """
-    from skymark.cloud.live import down as end
-    from skymark.cloud.live import names_of_machines
+    from skymark import cloud
 
     if all == bool(clusters):
         raise UsageError("name machines, or give --all; `skymark status` shows what there is")
-    names = names_of_machines() if all else list(clusters)
+    names = cloud.names_of_machines() if all else list(clusters)
     if not names:
         print_plain("no machine is running")
     faults = []
     for name in names:  # one that does not end must not keep the others running
         try:
-            print_plain(end(name, say).of(name))
+            print_plain(cloud.down(name, say).of(name))
         except SkymarkError as error:
             faults.append(error)
             say(str(error))
     return max((fault.exit_code for fault in faults), default=0)
+
+
+def collect(
+    cluster: Cluster,
+    run_id: Annotated[
+        str | None,
+        Parameter(help="The run. [default: the launched one; after `sky launch` the newest]"),
+    ] = None,
+    /,
+    *,
+    output: Output = DEFAULT_RESULTS,
+    down: Annotated[
+        bool, Parameter(help="End the machine once everything that it has of the run is verified.")
+    ] = False,
+) -> int:
+    """Bring the results of a run home from a machine that was left running or kept.
+
+    Every file is compared with the one on the machine and with the digests that the run made. The
+    machine stays until its idle timer ends it, unless --down is given.
+
+    Exit status: 0 the results are whole, 1 some are missing or damaged, or could not come home, 2
+    there is no such machine or run.
+    """
+    from skymark import cloud
+
+    retrieved = cloud.collect(cluster, run_id, Results(directory=output))
+    results = retrieved.results
+    for problem in retrieved.problems:
+        say(problem)
+    if results is not None and results.records:
+        note(f"{results.directory}: {sum(results.records.values())} records")
+    if down and retrieved.safe:
+        cloud.down(cluster, say)
+    return 0 if results is not None and results.whole and not retrieved.problems else 1
 
 
 def _amount(value: float | None, digits: int) -> str:
@@ -152,38 +179,38 @@ def queue(
     json: Json = False,
 ) -> int:
     """List a machine's jobs, the newest first."""
-    from skymark.cloud.sky.jobs import queued_jobs
+    from skymark import cloud
 
     if watch and json:
         raise UsageError("--watch shows a table; leave out --json")
     while True:
-        found = queued_jobs(cluster, skip_finished=skip_finished)
+        listed = cloud.queued_jobs(cluster, skip_finished=skip_finished)
         if json:
-            print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+            print_json(json_module.dumps([job.model_dump(mode="json") for job in listed], indent=1))
             return 0
         if watch:
             stdout_console().clear()
-        _print_jobs(found)
+        _print_jobs(listed)
         if not watch:
             return 0
         time.sleep(WATCH_S)
 
 
-def _print_jobs(found: Sequence[QueuedJob]) -> None:
+def _print_jobs(listed: Sequence[QueuedJob]) -> None:
     print_rows(
         ("id", "name", "user", "submitted (UTC)", "started", "seconds", "resources", "status"),
         [
             (
-                str(one.id),
-                one.name,
-                one.user,
-                _moment(one.submitted_at),
-                _moment(one.started_at),
-                "" if one.seconds is None else f"{one.seconds:.0f}",
-                one.resources,
-                one.status,
+                str(job.id),
+                job.name,
+                job.user,
+                _moment(job.submitted_at),
+                _moment(job.started_at),
+                "" if job.seconds is None else f"{job.seconds:.0f}",
+                job.resources,
+                job.status,
             )
-            for one in found
+            for job in listed
         ],
     )
 
@@ -211,13 +238,16 @@ def logs(
 
     Ctrl-C ends the showing, not the job.
     """
-    from skymark.cloud.live import show_log
+    from skymark import cloud
 
     if None not in {job, job_id} and job != job_id:
         raise UsageError(f"job {job} and --job-id {job_id} are two; give one")
-    one = job if job_id is None else job_id
-    shown = show_log(
-        cluster, one, plain_stream(sys.stdout), wait_for_end=not so_far, last_lines=tail
+    shown = cloud.show_log(
+        cluster,
+        job if job_id is None else job_id,
+        plain_stream(sys.stdout),
+        wait_for_end=not so_far,
+        last_lines=tail,
     )
     return 0 if shown else 1
 
@@ -235,72 +265,16 @@ def cancel(
     A run of skymark's writes down what it measured until then, as ~/results/RUN-ID there.
     Exit status: 0 none of them runs, 2 there is no such machine or job.
     """
-    from skymark.cloud.sky.jobs import cancel_jobs, queued_jobs
+    from skymark import cloud
 
     if all == bool(jobs):
         raise UsageError(f"name jobs, or give --all; `skymark queue {cluster}` shows them")
-    found = queued_jobs(cluster)
-    if unknown := set(jobs) - {one.id for one in found}:
-        raise UsageError(f"{cluster} has no job {min(unknown)}; `skymark queue {cluster}`")
-    ended = [one.id for one in found if one.is_going_on and (all or one.id in jobs)]
-    cancel_jobs(cluster, ended)
-    for one in found:
-        if one.id in ended:
-            print_plain(f"job {one.id} ({one.name}) is cancelled")
-        elif one.id in jobs:
-            print_plain(f"job {one.id} ({one.name}) has ended already: {one.status}")
-    if not ended and all:
+    cancelled = cloud.cancel(cluster, jobs, all=all)
+    for job in cancelled:
+        if job.is_going_on:
+            print_plain(f"job {job.id} ({job.name}) is cancelled")
+        else:
+            print_plain(f"job {job.id} ({job.name}) has ended already: {job.status}")
+    if all and not cancelled:
         print_plain("no job waits or runs")
     return 0
-
-
-def collect(
-    cluster: Cluster,
-    run_id: Annotated[
-        str | None,
-        Parameter(help="The run. [default: the launched one; after `sky launch` the newest]"),
-    ] = None,
-    /,
-    *,
-    output: Output = DEFAULT_RESULTS,
-    down: Annotated[
-        bool, Parameter(help="End the machine once everything that it has of the run is verified.")
-    ] = False,
-) -> int:
-    """Bring the results of a run home from a machine that was left running or kept.
-
-    Every file is compared with the one on the machine and with the digests that the run made. The
-    machine stays until its idle timer ends it, unless --down is given.
-
-    Exit status: 0 the results are whole, 1 some are missing or damaged, or could not come home, 2
-    there is no such machine or run.
-    """
-    from skymark.cloud.lifecycle.kept_machine import newest_run, order_of, require_run_id
-    from skymark.cloud.lifecycle.retrieving import check_home, from_cluster
-    from skymark.cloud.lifecycle.stages import Finished
-    from skymark.cloud.live import down as end
-    from skymark.cloud.sky.clusters import find_cluster
-    from skymark.model.errors import UsageError
-
-    order = order_of(cluster)
-    run_id = order.run_id if run_id is None else require_run_id(run_id)
-    run_id = run_id or newest_run(cluster)
-    if run_id != order.run_id:
-        order = order.model_copy(update={"run_id": run_id, "plan_hash": None, "stores": ()})
-    if order.lasting_store is not None:
-        raise UsageError(
-            f"{cluster} is a managed job, and its results are in its store: skymark fetch "
-            f"{order.lasting_store}/{order.run_id} DIRECTORY"
-        )
-    if find_cluster(cluster, refresh=False) is None:
-        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
-    check_home(output)
-    retrieved = from_cluster(Finished(order), output)
-    results = retrieved.results
-    for problem in retrieved.problems:
-        say(problem)
-    if results is not None and results.records:
-        note(f"{results.directory}: {sum(results.records.values())} records")
-    if down and retrieved.safe:
-        end(cluster, say)
-    return 0 if results is not None and results.whole and not retrieved.problems else 1

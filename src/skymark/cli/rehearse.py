@@ -117,9 +117,9 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tupl
         CycloptsError: an option is wrong.
         UsageError: a name, setting or file is wrong, or cannot be rehearsed.
     """
-    from skymark.cli.cost import CostOptions
     from skymark.cli.main import app
-    from skymark.cloud.order import machine_file
+    from skymark.cli.rented_options import CostOptions
+    from skymark.cloud.rented_run import machine_file
 
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)

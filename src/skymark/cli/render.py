@@ -10,8 +10,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_plain
-from skymark.cli.cost import CostOptions
-from skymark.cli.parameters import COUNT, NODES, WHERE, MachinesSplit
+from skymark.cli.parameters import COUNT
 from skymark.cli.render_options import (
     FILE,
     Deadline,
@@ -25,10 +24,17 @@ from skymark.cli.render_options import (
     Template,
     run_named,
 )
-from skymark.cli.rented_options import Sync, source_for
-from skymark.execute.partition.split import Balanced
+from skymark.cli.rented_options import (
+    DEFAULT_CLUSTER,
+    DEFAULT_OPTIONS,
+    ClusterOptions,
+    CostOptions,
+    Sync,
+)
 from skymark.execute.planner import load_profile
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
+from skymark.model.requests import Job, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +44,6 @@ if TYPE_CHECKING:
 
 render = App(name="render", help="""Write job files for Slurm, JobSet, AIchor or SkyPilot.""")
 
-DEFAULT_OPTIONS = CostOptions()
 DEFAULT_SHARING = SharingOptions()
 
 
@@ -92,8 +97,8 @@ def slurm(
     Near the time limit, and where a node fails, a task queues up again and goes on where it was.
     Submit it with sbatch, from a shell in which `skymark` is found.
     """
-    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.render.slurm import SlurmJob, array_need, largest_array, slurm_script
+    from skymark.cloud.rented_run import require_time_before
 
     chosen = dataclasses.replace(options, profile=profile)
     if plan is None:
@@ -101,7 +106,7 @@ def slurm(
     else:
         made, words = _from_file(plan, options)
     work = sharing.workload(profile, made, words)
-    limit_s = limits_for(load_profile(profile), deadline).deadline_s
+    limit_s = _deadline_s(profile, deadline)
     require_time_before(made, limit_s)
     largest = largest_array()
     job = SlurmJob(
@@ -234,7 +239,6 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cloud.render.manifest import read_template, yaml_text
     from skymark.cloud.render.workload import require_cpus, shared_memory_gb
     from skymark.execute.partition.explain import requests_of
-    from skymark.model.duration import seconds_of
 
     split = split_of_scenario(scenario, sharing.split)
     requests = requests_of(split, sharing.total_cpus, sharing.total_memory)
@@ -271,20 +275,12 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
 
 
 @render.command
-def sky(  # noqa: PLR0913  # its parameters are the options of a command
+def sky(  # its parameters are the options of a command
     profile: ProfileName,
     /,
     options: CostOptions = DEFAULT_OPTIONS,
     *,
-    infra: Annotated[
-        str | None, Parameter(group=WHERE, help="Only there: vast, lambda, gcp/us-west1 …")
-    ] = None,
-    gpus: Annotated[
-        str | None, Parameter(group=WHERE, help="In place of the profile's: H100:8 …")
-    ] = None,
-    num_nodes: Annotated[int, NODES, Parameter(group=WHERE, help="Machines that share it.")] = 1,
-    split: MachinesSplit = None,
-    spot: Annotated[bool, Parameter(group=WHERE, help="Only spot machines.")] = False,
+    where: ClusterOptions = DEFAULT_CLUSTER,
     store: RemoteStores = (),
     deadline: Deadline = None,
     run_id: RunId = None,
@@ -298,33 +294,38 @@ def sky(  # noqa: PLR0913  # its parameters are the options of a command
 
     Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
     """
-    from skymark.cli.splitting import shared_work, split_of_machines
-    from skymark.cloud.cost.limits import limits_for, require_time_before
-    from skymark.cloud.order import Order, cluster_name
+    from skymark.cli.splitting import shared_work
+    from skymark.cli.terminal import Terminal
     from skymark.cloud.render.manifest import sky_text
+    from skymark.cloud.rented_run import (
+        RentedRun,
+        cluster_name,
+        require_time_before,
+        split_of_machines,
+    )
+    from skymark.cloud.source import source_for
     from skymark.execute.planner import write_plan
 
     plan = dataclasses.replace(options, profile=profile).plan()
-    deadline_s = limits_for(load_profile(profile), deadline).deadline_s
-    require_time_before(plan, deadline_s)
-    notes = shared_work(plan, split_of_machines(split, num_nodes))
-    order = Order(
+    limits = Limits(deadline_s=_deadline_s(profile, deadline))
+    require_time_before(plan, limits.deadline_s)
+    notes = shared_work(plan, split_of_machines(where.split, where.num_nodes))
+    source = source_for([plan], sync)
+    Terminal().sends(source)
+    run = RentedRun(
+        name=cluster_name(profile),
+        run_id=run_named(run_id, profile),
         profile=profile,
         plan_hash=plan.hash,
-        run_id=run_named(run_id, profile),
-        cluster=cluster_name(profile),
-        gpus=gpus,
+        machine=where.request(),
+        limits=limits,
+        job=Job(split=where.split),
         stores=store,
-        infra=infra,
-        spot=spot,
-        num_nodes=num_nodes,
-        split=split or Balanced.kind,
-        deadline_s=deadline_s,
-        source=source_for([plan], sync),
+        source=source.directory,
     )
     beside = output.with_suffix(".plan.json")
     write_plan(plan, beside)  # SkyPilot refuses a file that is not there
-    _write(sky_text(order, plan, beside), output, "sky launch FILE --down", notes)
+    _write(sky_text(run, plan, beside), output, "sky launch FILE --down", notes)
     return 0
 
 
@@ -336,18 +337,26 @@ def _of_pods(
     Raises:
         UsageError: an option is wrong, or containers of skymark's images could not do the work.
     """
-    from skymark.cloud.cost.limits import limits_for, require_time_before
     from skymark.cloud.render.workload import require_fit_for_containers
+    from skymark.cloud.rented_run import require_time_before
 
     chosen = dataclasses.replace(options, profile=profile)
     plan = chosen.plan()
     if plan.platform == "tpu":
         raise UsageError(f"the profile {profile} is for a TPU; use `skymark render sky`")
-    limit_s = limits_for(load_profile(profile), deadline).deadline_s
+    limit_s = _deadline_s(profile, deadline)
     require_time_before(plan, limit_s)
     work = sharing.workload(profile, plan, chosen.words(), limit_s)
     require_fit_for_containers(work, plan)
     return work, limit_s, bool(plan.settings.get("workers", 0))
+
+
+def _deadline_s(profile: str, deadline: str | None) -> int | None:
+    """Return the longest time of a job: the one given, else the profile's."""
+    from skymark.cloud.rented_run import limits_of
+
+    given = Limits(deadline_s=None if deadline is None else seconds_of(deadline))
+    return limits_of(load_profile(profile), given).deadline_s
 
 
 def _idle_gpus(gpus: str | None) -> list[str]:

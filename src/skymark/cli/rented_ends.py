@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +11,18 @@ from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.model.record import is_well
 
 if TYPE_CHECKING:
-    from skymark.cloud.lifecycle.stages import Ended, Kept, Left
-    from skymark.cloud.order import Order
+    from skymark.cloud import Ended, Kept, Left
+    from skymark.cloud.rented_run import RentedRun
 
 
 def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
     from skymark.cli.results import show, write_page
-    from skymark.cloud.lifecycle.stages import Kept, Left
+    from skymark.cloud import Kept, Left
     from skymark.rundir.reader import open_run
 
     if isinstance(ended, Left):
-        _say_how_to_come_back(ended.order, output)
+        _say_how_to_come_back(ended.run, output)
         return 0
     good = True
     if ended.results is not None and ended.results.records:
@@ -38,50 +38,51 @@ def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     if isinstance(ended, Kept):
         _say_what_is_kept(ended, output)
     elif ended.gone_after_s is None and not ended.retrieved.gone:
-        _say_how_to_come_back(ended.order, output)
+        _say_how_to_come_back(ended.run, output)
     elif ended.bill is not None:
-        say(f"{ended.order.cluster} cost {ended.bill.in_words}")
+        say(f"{ended.run.name} cost {ended.bill.in_words}")
     if ended.interrupted:
         return INTERRUPTED
     return 0 if ended.all_well and good else 1
 
 
-def show_grid(all_ended: Sequence[Ended | Kept], run_id: str, output: Path) -> int:
-    """Show the runs of a grid side by side, and what went wrong; returns the exit status."""
+def show_grid(ended: Mapping[str, Ended | Kept], output: Path) -> int:
+    """Show the runs of a grid by point, and what went wrong; returns the exit status."""
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
-    from skymark.cloud.lifecycle.stages import Kept
+    from skymark.cloud import Kept
     from skymark.rundir.reader import open_run
 
     runs = {
-        ended.order.run_id.removeprefix(f"{run_id}-"): open_run(ended.results.directory)
-        for ended in all_ended
-        if ended.results is not None and ended.results.records
+        point: open_run(over.results.directory)
+        for point, over in ended.items()
+        if over.results is not None and over.results.records
     }
     print_points(runs)
     for run in runs.values():
         note(f"results in {run.directory}; {write_page(run)}")
-    for ended in all_ended:
-        for problem in ended.problems:
-            say(f"{ended.order.run_id}: {problem}")
+    for over in ended.values():
+        for problem in over.problems:
+            say(f"{over.run.run_id}: {problem}")
     if len(runs) > 1:
         before, after, *_ = (run.directory for run in runs.values())
         say(f"compare two: skymark compare {before} {after} --across cells")
-    for ended in all_ended:
-        _say_how_to_store(ended)
-        if isinstance(ended, Kept):
-            _say_what_is_kept(ended, output)
-    if not all_ended[-1].retrieved.gone:
-        _say_how_to_come_back(all_ended[-1].order, output)
-    if any(ended.interrupted for ended in all_ended):
+    for over in ended.values():
+        _say_how_to_store(over)
+        if isinstance(over, Kept):
+            _say_what_is_kept(over, output)
+    *_, last = ended.values()
+    if not last.retrieved.gone:
+        _say_how_to_come_back(last.run, output)
+    if any(over.interrupted for over in ended.values()):
         return INTERRUPTED
     good = all(is_well(run.records) for run in runs.values())
-    return 0 if good and all(ended.all_well for ended in all_ended) else 1
+    return 0 if good and all(over.all_well for over in ended.values()) else 1
 
 
 def _say_what_is_kept(kept: Kept, output: Path) -> None:
     """Name a machine that has what is verified nowhere else, with all that is to be known."""
-    name, price_usd = kept.order.cluster, kept.hourly_price_usd
+    name, price_usd = kept.run.name, kept.hourly_price_usd
     price = "AT AN UNKNOWN PRICE" if price_usd is None else f"AT ${price_usd:.2f}/h"
     more = ""
     if price_usd is not None:
@@ -90,25 +91,25 @@ def _say_what_is_kept(kept: Kept, output: Path) -> None:
     say(
         f"{name} IS KEPT {price}, because its results are verified nowhere else. It ends itself "
         f"after {kept.idle_minutes} idle min, and they go with it.{more}\n"
-        f"  fetch:   {how_to_collect(kept.order, output)}\n"
+        f"  fetch:   {how_to_collect(kept.run, output)}\n"
         f"  end:     skymark down {name}"
     )
 
 
-def _say_how_to_come_back(order: Order, output: Path) -> None:
-    name = order.cluster
-    if order.lasting_store is not None:
+def _say_how_to_come_back(run: RentedRun, output: Path) -> None:
+    name = run.name
+    if run.lasting_store is not None:
         say(
             f"{name} goes on, and ends its machine itself\n"
             f"  watch:   skymark logs {name}\n"
-            f"  fetch:   skymark fetch {order.lasting_store}/{order.run_id} DIRECTORY\n"
+            f"  fetch:   skymark fetch {run.lasting_store}/{run.run_id} DIRECTORY\n"
             f"  end:     skymark down {name}"
         )
         return
     say(
-        f"{name} is up, and ends itself after {order.idle_minutes} idle min\n"
+        f"{name} is up, and ends itself after {run.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"
-        f"  fetch:   {how_to_collect(order, output)}\n"
+        f"  fetch:   {how_to_collect(run, output)}\n"
         f"  more:    skymark exec {name} --scenarios …\n"
         f"  end:     skymark down {name}"
     )
@@ -121,13 +122,13 @@ def _say_how_to_store(over: Ended | Kept) -> None:
     if over.retrieved.finished.end is not JobEnd.UNSTORED or over.results is None:
         return
     directory = shlex.quote(str(over.results.directory))
-    for store in over.order.stores:
+    for store in over.run.stores:
         say(f"NOT STORED in {store}; finish with: skymark export {directory} --to {store}")
 
 
-def how_to_collect(order: Order, output: Path) -> str:
-    """Return the command that brings the results of an order home."""
-    if order.lasting_store is not None:
-        directory = shlex.quote(str(output / order.run_id))
-        return f"skymark fetch {order.lasting_store}/{order.run_id} {directory}"
-    return f"skymark collect {order.cluster} {order.run_id} --output {shlex.quote(str(output))}"
+def how_to_collect(run: RentedRun, output: Path) -> str:
+    """Return the command that brings the results of a run home."""
+    if run.lasting_store is not None:
+        directory = shlex.quote(str(output / run.run_id))
+        return f"skymark fetch {run.lasting_store}/{run.run_id} {directory}"
+    return f"skymark collect {run.name} {run.run_id} --output {shlex.quote(str(output))}"

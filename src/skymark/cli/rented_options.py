@@ -1,30 +1,47 @@
-"""Options of commands for rented machines: a job's environment, files and real data."""
+"""Options that commands for rented machines share, and the requests that they are."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from skymark.cache.location import Policy
 from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName, require_policy
-from skymark.cli.caller import say
-from skymark.cli.cost import CostOptions
-from skymark.cli.parameters import JOB, RESULTS, Several
+from skymark.cli.options import PlanOptions
+from skymark.cli.parameters import (
+    IDLE_MINUTES,
+    JOB,
+    NODES,
+    RESULTS,
+    USD,
+    MachinesSplit,
+    Several,
+)
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
-from skymark.model.plan import Plan
-from skymark.suite.registry import suite_named
+from skymark.model.requests import BOOT_TIMEOUT_S, Limits, Machine
 
-if TYPE_CHECKING:
-    from skymark.cloud.sent_files import Selection
-    from skymark.cloud.source import Source
+MACHINE = Group.create_ordered("The machine")
+LIMITS = Group.create_ordered("What it may cost")
+VARIABLES = Group.create_ordered("The job's environment")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-
+Stores = Annotated[
+    tuple[str, ...],
+    Several,
+    Parameter(
+        group=RESULTS,
+        help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
+        "(a directory would go with the machine). Without, they are lost where the connection is "
+        "away for as long as --idle-minutes. Keys are taken from this environment, and tried "
+        "before anything is hired.",
+    ),
+]
 Sync = Annotated[
     tuple[Path, ...],
     Parameter(
@@ -35,100 +52,191 @@ Sync = Annotated[
     ),
 ]
 
-SHOWN = 5
-"""Names that a line has."""
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CostOptions(PlanOptions):
+    """Options of the plan; the profile is named by position."""
+
+    profile: Annotated[str, Parameter(parse=False)] = "cpu"
 
 
-def source_for(
-    plans: Iterable[Plan], sync: Sequence[Path], *, with_source: bool = True
-) -> Path | None:
-    """Return the directory that a job of some plans gets; None for skymark's own files alone.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PlaceOptions:
+    """Options of the kind and the place of machines."""
 
-    Says which files are sent besides those, how large they are, and which stay here.
-
-    Args:
-        plans: the plans of the job.
-        sync: the values of --sync.
-        with_source: False for a machine with a container image.
-
-    Raises:
-        UsageError: a plan names files that the machine would not get, or one that may not be sent.
-    """
-    from skymark.cloud.sent_files import own_files
-    from skymark.cloud.source import source_with
-
-    if sync and not with_source:
-        raise UsageError(
-            f"--sync {sync[0]}: a machine with --image gets no files of this one; leave one of the "
-            "two out"
-        )
-    needed = dict.fromkeys(
-        Path(file) for plan in plans for one in plan.cells for file in one.local_files
-    )
-    for path in needed:
-        _require_sendable(path, sync, with_source=with_source)
-    names = [*sync, *(path for path in needed if path.is_file())]
-    if not names:
-        if with_source:
-            _say_what_stays(own_files())
-        return None
-    source = source_with(names)
-    say_sent(source)
-    return source.directory
+    infra: Annotated[
+        str | None,
+        Parameter(
+            group=MACHINE,
+            help="Only there: vast, lambda, gcp/us-west1, slurm/NAME, k8s … [default: cheapest]",
+        ),
+    ] = None
+    spot: Annotated[bool, Parameter(group=MACHINE, help="Only a spot machine.")] = False
+    gpus: Annotated[
+        str | None,
+        Parameter(group=MACHINE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
+    ] = None
+    machine: Annotated[
+        Path | None,
+        Parameter(group=MACHINE, help="A SkyPilot YAML in place of the profile's machine."),
+    ] = None
 
 
-def say_sent(source: Source) -> None:
-    """Say which named files a directory has, and which files stay here."""
-    from skymark.report.text import size
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(PlaceOptions):
+    """Options of one or more machines that share a plan."""
 
-    if count := len(source.named.files):
-        names = _some(list(source.named.files))
-        say(f"sends {count} named file{'s' * (count > 1)}, {size(source.size_bytes)}: {names}")
-    _say_what_stays(source.left)
+    num_nodes: Annotated[
+        int,
+        NODES,
+        Parameter(
+            group=MACHINE,
+            help="Machines that share the plan; each cell runs once, and each machine is paid for.",
+        ),
+    ] = 1
+    split: MachinesSplit = None
 
-
-def _require_sendable(path: Path, sync: Sequence[Path], *, with_source: bool) -> None:
-    if not with_source:
-        raise UsageError(
-            f"{path} lies on this machine, and a container image gets nothing of it; give an "
-            "address such as hf://owner/name"
-        )
-    if path.is_absolute():
-        raise UsageError(
-            f"{path} lies on this machine, and a rented machine gets only files below the current "
-            "directory; give a relative path, or an address such as hf://owner/name"
-        )
-    named = (one.expanduser().absolute() for one in sync)
-    if not path.is_file() and not any(path.absolute().is_relative_to(one) for one in named):
-        raise UsageError(
-            f"{path} lies on this machine; add --sync {path} to send it, or give an address such "
-            "as hf://owner/name"
+    def request(self) -> Machine:
+        """Return the machines."""
+        return Machine(
+            infra=self.infra,
+            spot=self.spot,
+            gpus=self.gpus,
+            file=self.machine,
+            nodes=self.num_nodes,
         )
 
 
-def _say_what_stays(left: Selection) -> None:
-    if left.untracked:
-        say(
-            f"not sent, because git does not track them: {_some(left.untracked)}; use `git add`, "
-            "or --sync for files that the job needs"
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class LaunchOptions(ClusterOptions):
+    """Options of machines that are hired, and how long they stay."""
+
+    cluster: Annotated[
+        str | None,
+        Parameter(
+            name=("--cluster", "-c"),
+            group=MACHINE,
+            help="The machine's name. [default: skymark-PROFILE, with a number where that is "
+            "taken]",
+        ),
+    ] = None
+    managed: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="As SkyPilot's managed job: if the machine is taken away, another one goes on "
+            "from --store s3://…, which it needs.",
+        ),
+    ] = False
+    image: Annotated[
+        str | None,
+        Parameter(group=MACHINE, help="A container image of skymark, in place of the set-up."),
+    ] = None
+    keep: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="Leave the machine for `skymark exec`; it ends itself after --idle-minutes.",
+        ),
+    ] = False
+    idle: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE, help="Set the machine up, run nothing, and leave it as --keep does."
+        ),
+    ] = False
+    down: Annotated[
+        bool,
+        Parameter(
+            group=MACHINE,
+            help="End the machine after the run; so it is anyway, without --keep or --idle.",
+        ),
+    ] = False
+    idle_minutes: Annotated[
+        int | None,
+        IDLE_MINUTES,
+        Parameter(
+            name=("--idle-minutes", "--idle-minutes-to-autostop", "-i"),
+            group=MACHINE,
+            help="Minutes without a job after which the machine ends itself. [default: 1 where "
+            "results go to a bucket or W&B too; else 10, for a connection that is away when the "
+            "run ends; with --keep 30]",
+        ),
+    ] = None
+    boot_timeout: Annotated[
+        str,
+        Parameter(
+            group=MACHINE,
+            help="Longest time until the machine is up; then it is given back, with exit status 1.",
+        ),
+    ] = "20m"
+
+    def request(self) -> Machine:
+        """Return the machines.
+
+        Raises:
+            UsageError: two options contradict one another.
+        """
+        if self.down and (self.keep or self.idle):
+            raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
+        return Machine(
+            **{
+                **dict(super().request()),
+                "name": self.cluster,
+                "image": self.image,
+                "managed": self.managed,
+                "keep": self.keep,
+                "idle": self.idle,
+                "idle_minutes": self.idle_minutes,
+                "boot_timeout_s": boot_timeout_s(self.boot_timeout),
+            }
         )
-    if left.links:
-        say(f"not sent, because they are links to other files, or no files: {_some(left.links)}")
 
 
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """Options of the most time and money."""
 
+    deadline: Annotated[
+        str | None,
+        Parameter(
+            group=LIMITS,
+            help="Longest time of set-up and run of each job, such as 90m or 2h; the machine keeps "
+            "to it, and the results so far come home. [default: the profile's; none for submit]",
+        ),
+    ] = None
+    max_cost: Annotated[
+        float | None,
+        USD,
+        Parameter(
+            group=LIMITS,
+            help="USD. What may cost more is refused with exit status 3; the machine ends the run "
+            "when this is used up. On a machine that is there, what is expected to cost more is "
+            "refused. [default: the profile's, for each machine]",
+        ),
+    ] = None
 
-VARIABLES = Group.create_ordered("The job's environment")
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+    def limits(self) -> Limits:
+        """Return the limits.
+
+        Raises:
+            UsageError: the deadline is no duration.
+        """
+        return Limits(
+            deadline_s=None if self.deadline is None else seconds_of(self.deadline),
+            max_cost_usd=self.max_cost,
+        )
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class VariableOptions:
-    """Variables of a job; one of the shell here is taken where no value is given."""
+    """Options of a job's environment; one of the shell here is taken where no value is given."""
 
     env: Annotated[
         tuple[str, ...],
@@ -189,13 +297,25 @@ class VariableOptions:
         named = _pairs("--secret", self.secret, os.environ)
         return {**_of_file("--secret-file", self.secret_file), **named}
 
-    def beside(self, here: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables and secrets with those that are set here, as a run reads them."""
-        return {**here, **self.variables(), **self.secrets()}
+
+DEFAULT_OPTIONS = CostOptions()
+DEFAULT_CLUSTER = ClusterOptions()
+DEFAULT_LAUNCH = LaunchOptions()
+DEFAULT_LIMITS = LimitOptions()
+DEFAULT_VARIABLES = VariableOptions()
+
+
+def boot_timeout_s(text: str | None) -> int:
+    """Return a time of ``--boot-timeout`` in seconds.
+
+    Raises:
+        UsageError: it is no duration.
+    """
+    return BOOT_TIMEOUT_S if text is None else seconds_of(text, "--boot-timeout")
 
 
 def _pairs(option: str, texts: Iterable[str], here: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         name, given, value = text.partition("=")
         if not NAME.fullmatch(name):
@@ -203,8 +323,8 @@ def _pairs(option: str, texts: Iterable[str], here: Mapping[str, str]) -> dict[s
             raise UsageError(f"{option} {name!r}: give NAME=VALUE, or NAME of what is set here")
         if not given and name not in here:
             raise UsageError(f"{option} {name}: it is not set here; give {name}=VALUE")
-        found[name] = value if given else here[name]
-    return found
+        pairs[name] = value if given else here[name]
+    return pairs
 
 
 def _of_file(option: str, path: Path | None) -> dict[str, str]:
@@ -215,44 +335,3 @@ def _of_file(option: str, path: Path | None) -> dict[str, str]:
     from dotenv import dotenv_values  # comes with SkyPilot, which reads the same files by it
 
     return {name: value or "" for name, value in dotenv_values(path).items()}
-
-
-MACHINE = Group.create_ordered("The machine")
-LIMITS = Group.create_ordered("What it may cost")
-
-DEFAULT_OPTIONS = CostOptions()
-DEFAULT_VARIABLES = VariableOptions()
-
-Stores = Annotated[
-    tuple[str, ...],
-    Several,
-    Parameter(
-        group=RESULTS,
-        help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
-        "(a directory would go with the machine). Without, they are lost where the connection is "
-        "away for as long as --idle-minutes. Keys are taken from this environment, and tried "
-        "before anything is hired.",
-    ),
-]
-
-
-def data_names(plan: Plan) -> list[str]:
-    """Return what `--data` named for the cells of a plan."""
-    suite = suite_named(plan.suite)
-    names = (suite.data_of(one.cell) for one in plan.cells)
-    return list(dict.fromkeys(name for name in names if name is not None))
-
-
-def require_data(policy: str | None, plan: Plan) -> None:
-    """Refuse a policy that keeps the data of a run for a plan that names none.
-
-    Raises:
-        UsageError: it is so.
-    """
-    if policy is None or not Policy(policy).needs_data_of_run or data_names(plan):
-        return
-    raise UsageError(
-        f"--cache-policy {policy} keeps the data that --data names, and this plan names none: what "
-        "it reads is generated, or fetched by its suite, once for all runs. Choose per-job, shared "
-        "or auto, or give --data"
-    )

@@ -20,8 +20,8 @@ from skymark.execute.partition.explain import (
     requests_of,
     worker_parts,
 )
-from skymark.execute.partition.shard import Shard, items_of, parts_of, shard_of
-from skymark.execute.partition.split import Balanced, Split, read_split
+from skymark.execute.partition.shard import Shard, items_of, shard_of
+from skymark.execute.partition.split import Split, read_split
 from skymark.execute.ranks.rank import ALONE, Rank, read_rank
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.duration import Span
@@ -111,49 +111,14 @@ def print_split(
             note(line)
 
 
-def split_of_machines(text: str | None, machines: int) -> Split:
-    """Return the split of a plan between machines, before any of them is paid for.
-
-    Args:
-        text: of ``--split``; None for as many cells for each as their sets allow.
-        machines: that share the plan.
-
-    Raises:
-        UsageError: it cannot be read, or is not for so many machines.
-    """
-    split = read_split(text or Balanced.kind, machines)
-    if text is not None and machines == 1:
-        raise UsageError(
-            f"--split {text} shares a plan between machines, and there is one; leave it out, or "
-            "give several with --num-nodes"
-        )
-    if len(split.places) != machines:
-        raise UsageError(
-            f"--split {split.text} has {len(split.places)} workers, and there are {machines} "
-            f"machines; give --num-nodes {len(split.places)}, or a split of {machines} such as "
-            f"even:{machines}"
-        )
-    return split
-
-
 def print_parts(split: Split, plan: Plan) -> None:
     """Print what each of several machines takes, and how many of them take nothing."""
+    from skymark.cloud.rented_run import idle_machines
+
     parts = worker_parts(split, items_of(plan.cells))
     print_part_rows("machine", parts, len(parts))
     if (idle := idle_machines(split, plan)) is not None:
         say(idle)
-
-
-def idle_machines(split: Split, plan: Plan) -> str | None:
-    """Return how many of several machines take nothing, in words; None where each takes some."""
-    parts = parts_of(split, items_of(plan.cells))
-    idle = sum(not one.items for one in parts)
-    if not idle:
-        return None
-    return (
-        f"{idle} of {len(parts)} machines take nothing and are paid for all the same: "
-        f"--num-nodes {len(parts) - idle} is enough for the sets of cells that stay together"
-    )
 
 
 def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[str]:

@@ -1,52 +1,107 @@
-"""`skymark submit`: slot workers that carry out a plan on a cluster that several people share."""
+"""`skymark submit`: a plan for slot workers on a shared machine, or for managed jobs."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import note, say
+from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.cli.cost import print_quote
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, JOB, PART, WHAT, WHERE
+from skymark.cli.parameters import COUNT, JOB, PART, WHAT, WHERE
 from skymark.cli.rented_options import (
+    DEFAULT_LIMITS,
     DEFAULT_VARIABLES,
     LIMITS,
     MACHINE,
+    LimitOptions,
+    PlaceOptions,
     Stores,
     Sync,
     VariableOptions,
-    require_data,
-    source_for,
+    boot_timeout_s,
 )
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
-from skymark.cli.submit_managed import ManagedOptions, submit_managed
+from skymark.cli.splitting import print_part_rows
 from skymark.cli.tables import print_rows
-from skymark.execute.partition.split import Balanced
 from skymark.execute.planner import load_profile
-from skymark.model.duration import seconds_of
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.suite.contract import Suite
+from skymark.model.requests import Job, Machine, Results
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
-    from skymark.cloud.cost.limits import Limits
-    from skymark.cloud.cost.quote import Offer
-    from skymark.cloud.lifecycle.stages import Quoted
-    from skymark.cloud.order import Order
-    from skymark.cloud.shared_jobs import Cards, SlotJob
+    from skymark.cloud import Quoted
+    from skymark.cloud.lifecycle.queued_jobs import Submitted
+    from skymark.cloud.submitting import QuotedParts, QuotedSlots, SubmittedParts
 
 ALL = "all"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ManagedOptions(PlaceOptions):
+    """Options of machines that are hired for managed jobs; they mean nothing without --managed."""
+
+    jobs: Annotated[
+        int | None,
+        COUNT,
+        Parameter(
+            group=MACHINE,
+            help="With --managed: jobs that divide the groups, each on a machine of its own; no "
+            "more than there are groups. [default: 4]",
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        Parameter(
+            group=MACHINE,
+            help="With --managed: how the jobs share the groups, as `skymark run --split` has it: "
+            "longest, balanced, even … [default: longest]",
+        ),
+    ] = None
+    boot_timeout: Annotated[
+        str | None,
+        Parameter(
+            group=MACHINE,
+            help="With --managed: longest time until a job's machine is up. [default: 20m]",
+        ),
+    ] = None
+    yes: Annotated[
+        bool,
+        Parameter(
+            name=("--yes", "-y"), group=LIMITS, help="With --managed: do not ask about the price."
+        ),
+    ] = False
+
+    def request(self) -> Machine:
+        """Return the machine of each job."""
+        return Machine(
+            infra=self.infra,
+            spot=self.spot,
+            gpus=self.gpus,
+            file=self.machine,
+            boot_timeout_s=boot_timeout_s(self.boot_timeout),
+            managed=True,
+        )
+
+    def given(self) -> list[str]:
+        """Return the names of those that were given."""
+        return [
+            f"--{field.name.replace('_', '-')}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != field.default
+        ]
+
+
 DEFAULT_HIRING = ManagedOptions()
 
 
@@ -67,6 +122,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         ),
     ] = False,
     hiring: ManagedOptions = DEFAULT_HIRING,
+    limits: LimitOptions = DEFAULT_LIMITS,
     plan: Annotated[
         Path | None,
         Parameter(
@@ -100,14 +156,6 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             help="A job for each group in place of workers that take many; again for the rest.",
         ),
     ] = False,
-    deadline: Annotated[
-        str | None,
-        Parameter(
-            group=LIMITS,
-            help="Longest time of each job, such as 6h. [default: none; with --managed the "
-            "profile's]",
-        ),
-    ] = None,
     store: Stores = (),
     sync: Sync = (),
     dry_run: Annotated[
@@ -138,11 +186,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 the jobs are in the queue, 2 bad usage or nothing fits, nothing was queued, 1
     the machine, or SkyPilot, did not take them all, 3 too dear, or not agreed to.
     """
-    from skymark.cloud.lifecycle.quoting import ceiling_there, quote_there, slots_of
-    from skymark.cloud.lifecycle.slot_queue import submit as submit_slots
-    from skymark.cloud.lifecycle.slot_queue import submit_groups
-    from skymark.cloud.shared_jobs import group_bytes, job_per_group, slot_jobs
-    from skymark.rundir.history import read_history
+    from skymark import cloud
+    from skymark.cli.terminal import Terminal
 
     of_cluster = {
         "--cluster": cluster is not None,
@@ -156,70 +201,42 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     named = options if plan is not None else with_all_names(options)
     wanted = first_groups(wanted_plan(named, plan), max_jobs)
     profile = options.profile if plan is None else wanted.profile  # a file, or a name
-    source = source_for([wanted], sync)
+    most, results = limits.limits(), Results(stores=store)
+    job = Job(
+        split=hiring.split,
+        variables=variables.variables(),
+        secrets=variables.secrets(),
+        files=sync,
+    )
     if managed:
-        return submit_managed(
-            wanted, profile, variables, hiring, deadline, store, source, dry_run=dry_run
+        parts = cloud.submit_managed(
+            wanted,
+            hiring.request(),
+            most,
+            results,
+            job,
+            Terminal(show=show_parts, yes=hiring.yes),
+            profile=profile,
+            jobs=hiring.jobs,
+            dry_run=dry_run,
         )
-    require_data(variables.cache_policy, wanted)
-    _require_shareable(wanted, suite_named(wanted.suite))
-    needs = group_bytes(wanted)
-    if not needs:
-        raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
-    place = _place(cluster, wanted, profile, hiring.max_cost, dry_run=dry_run)
-    cards = place.cards
-    if one_job_per_group:
-        jobs = job_per_group(needs, cards, gpu_fraction)
-    else:
-        jobs = slot_jobs(needs, cards, gpu_fraction, slots)
-    kind = None if cards is None else cards.kind
-    _say_of_cards(cards, wanted)
-    order = _order(place, wanted, profile, store, variables, source)
-    limits = _limits_of(profile)
-    order = order.model_copy(
-        update={
-            "deadline_s": None if deadline is None else seconds_of(deadline),
-            "max_cost_usd": ceiling_there(order, hiring.max_cost, limits),
-        }
+        return _say_what_is_on_its_way(parts)
+    submitted = cloud.submit(
+        wanted,
+        cluster,
+        most,
+        results,
+        job,
+        Terminal(show=show_slots),
+        profile=profile,
+        gpu_fraction=gpu_fraction,
+        slots=slots,
+        one_job_per_group=one_job_per_group,
+        dry_run=dry_run,
     )
-    if dry_run and place.is_there and not one_job_per_group:
-        _tell_of_queue(order.cluster)
-    elif dry_run and place.is_there:
-        jobs = _without_those_queued(jobs, order, wanted)
-        names = {name for one in jobs for name in one.groups}
-        needs = {name: need for name, need in needs.items() if name in names}
-    _show(jobs, needs, kind, order.cluster)
-    cells = tuple(one for one in wanted.cells if one.group in needs)
-    left = wanted.model_copy(update={"cells": cells})
-    quoted = quote_there(
-        order, left, read_history(DEFAULT_RESULTS, left), place.offer, slots_of(jobs, cards)
-    )
-    if quoted.quote is None:
-        say(f"the price of {order.cluster} is not known: no cost is counted, and none is limited")
-    else:
-        print_quote(quoted.quote, [_said_of_limit(order)])
-    if dry_run:
-        return 0
-    quoted = _with_secrets(dataclasses.replace(quoted, plan=wanted), variables)
-    run_id, queued = (submit_groups if one_job_per_group else submit_slots)(quoted, jobs, say)
-    _say_what_is_queued(quoted.order, run_id, [one.number for one in queued])
+    if not isinstance(submitted, cloud.Quoted):
+        _say_what_is_queued(submitted)
     return 0
-
-
-def _say_what_is_queued(order: Order, run_id: str, numbers: Sequence[int]) -> None:
-    """Name the jobs in a cluster's queue, with the commands that follow and end them."""
-    if not numbers:
-        say("no job was submitted")
-        return
-    cluster, jobs = order.cluster, " ".join(map(str, numbers))
-    say(
-        f"{run_id}: job{'s' * (len(numbers) > 1)} {jobs} of {cluster}\n"
-        f"  watch:   skymark queue {cluster} --watch; skymark logs {cluster} {numbers[0]}\n"
-        f"  fetch:   skymark collect {cluster} {run_id}\n"
-        f"  end:     skymark cancel {cluster} {jobs}"
-    )
-    for address in order.stores:
-        note(f"  stored:  {shlex.quote(f'{address}/{run_id}')}")
 
 
 def _require_one_way(
@@ -260,6 +277,21 @@ def _require_one_way(
         )
 
 
+def for_machine(options: PlanOptions, cluster: str) -> PlanOptions:
+    """Return the options with the profile that a machine was hired for, where none was given."""
+    from skymark.cloud.known_machines import recall
+
+    if options.profile != type(options)().profile:
+        return options
+    with suppress(UsageError):  # hired elsewhere, or by a profile that is no more
+        made_for = recall(cluster).profile
+        if load_profile(made_for).suite == load_profile(options.profile).suite:
+            if made_for != options.profile:
+                say(f"--profile {made_for}, for which {cluster} was hired")
+            return dataclasses.replace(options, profile=made_for)
+    return options
+
+
 def with_all_names(options: PlanOptions) -> PlanOptions:
     """Return the options of all that a suite has, where they name nothing of it.
 
@@ -277,197 +309,107 @@ def first_groups(plan: Plan, count: int | None) -> Plan:
     """Return a plan of the first so many groups of another one; None for all of them."""
     if count is None:
         return plan
-    taken = list(dict.fromkeys(one.group for one in plan.runnable))[:count]
-    cells = tuple(one for one in plan.cells if one.group in taken)
+    taken = list(dict.fromkeys(planned.group for planned in plan.runnable))[:count]
+    cells = tuple(planned for planned in plan.cells if planned.group in taken)
     return plan.model_copy(update={"cells": cells})
 
 
-def _without_those_queued(jobs: Sequence[SlotJob], order: Order, plan: Plan) -> list[SlotJob]:
-    """Return the jobs of groups that the cluster's queue has no job for; all where it is silent."""
-    from skymark.cloud.lifecycle.slot_queue import outstanding_groups
-    from skymark.cloud.shared_jobs import submission_key
+def show_slots(quoted: QuotedSlots) -> None:
+    """Print the jobs of slot workers, those that are alike in one line, and their price."""
+    from skymark.cloud.cost.quote import as_given
 
-    try:
-        rest = outstanding_groups(order, submission_key(plan, order), jobs, say)
-    except SkymarkError as error:
-        say(f"groups that have a job already are shown too, for the queue cannot be read: {error}")
-        return list(jobs)
-    return [job for job in jobs if job.groups[0] in rest.groups]
-
-
-def _tell_of_queue(cluster: str) -> None:
-    """Say how many jobs a cluster's queue has, whose workers may hold groups of a plan."""
-    from skymark.cloud.sky.jobs import queued_jobs
-
-    try:
-        count = len(queued_jobs(cluster, skip_finished=True))
-    except SkymarkError as error:
-        say(f"what its queue has is not known: {error}")
-        return
-    if count:
-        say(
-            f"jobs that wait or run on {cluster}: {count}. The queue does not tell which groups "
-            "workers hold; no group that another holds is taken a second time"
-        )
-
-
-def _require_shareable(plan: Plan, suite: Suite) -> None:
-    """Refuse a plan whose cells cannot be measured by several jobs on one machine."""
-    if not suite.shares_machine:
-        raise UsageError(
-            f"cells of {plan.suite} need the machine for themselves; queue them with exec"
-        )
-    if plan.allotment is not None:
-        raise UsageError(
-            "--time is spent on cells that are compared with one another, and each job has only "
-            "some of those; leave it out, or queue the plan with exec"
-        )
-
-
-def for_machine(options: PlanOptions, cluster: str) -> PlanOptions:
-    """Return the options with the profile that a machine was hired for, where none was given."""
-    from skymark.cloud.known_machines import recall
-
-    if options.profile != type(options)().profile:
-        return options
-    with suppress(UsageError):  # hired elsewhere, or by a profile that is no more
-        made_for = recall(cluster).profile
-        if load_profile(made_for).suite == load_profile(options.profile).suite:
-            if made_for != options.profile:
-                say(f"--profile {made_for}, for which {cluster} was hired")
-            return dataclasses.replace(options, profile=made_for)
-    return options
-
-
-class Place(NamedTuple):
-    """A machine that workers are for."""
-
-    cluster: str
-    offer: Offer | None
-    """None where its price is not known."""
-    cards: Cards | None
-    is_there: bool
-
-
-def _place(
-    cluster: str | None, plan: Plan, profile: str, max_cost_usd: float | None, *, dry_run: bool
-) -> Place:
-    """Return a machine that is there, or for a dry run the cheapest of a profile.
-
-    Raises:
-        UsageError: there is none, or no price is known.
-        CloudError: SkyPilot does not answer.
-    """
-    from skymark.cli.cost import MachineOptions, cheapest_offer
-    from skymark.cloud.lifecycle.quoting import cards_of_offer, machine_there
-    from skymark.cloud.lifecycle.slot_queue import cluster_cards
-
-    why = "no --cluster is given"
-    if cluster is not None:
-        try:
-            offer = machine_there(cluster, max_cost_usd)
-            return Place(cluster, offer, cluster_cards(cluster), is_there=True)
-        except SkymarkError as error:
-            if not dry_run:
-                raise
-            why = str(error)
-    say(f"{why}; the figures are of the cheapest machine of {profile}")
-    offer = cheapest_offer(plan, profile, MachineOptions())
-    return Place(cluster or "NAME", offer, cards_of_offer(offer), is_there=False)
-
-
-def _order(
-    place: Place,
-    plan: Plan,
-    profile: str,
-    store: Sequence[str],
-    variables: VariableOptions,
-    source: Path | None,
-) -> Order:
-    from skymark.cloud.lifecycle.kept_machine import order_of
-    from skymark.cloud.order import KEPT_IDLE_MINUTES, Order
-    from skymark.cloud.source import job_name, new_submission
-    from skymark.rundir.layout import new_run_id
-
-    run_id = job_name(new_run_id(plan.profile, datetime.now(UTC)))  # names of jobs have it
-    if place.is_there:
-        known = order_of(place.cluster, plan.profile)
-    else:
-        known = Order(
-            profile=profile,
-            plan_hash=plan.hash,
-            run_id=run_id,
-            cluster=place.cluster,
-            idle_minutes=KEPT_IDLE_MINUTES,
-        )
-    return known.model_copy(
-        update={
-            "run_id": run_id,
-            "plan_hash": plan.hash,
-            "stores": tuple(store),
-            "keep": True,
-            "idle": False,
-            "split": Balanced.kind,
-            "variables": variables.variables(),
-            "submission": new_submission(),
-            "source": source,
-        }
-    )
-
-
-def _say_of_cards(cards: Cards | None, plan: Plan) -> None:
-    """Say what is not known of a machine's cards, and that none of them works."""
+    run, cards = quoted.run, quoted.cards
     if cards is not None and cards.bytes_each is None:
         say(f"the memory of an {cards.kind} is not known here: nothing was compared with it")
-    if cards is not None and plan.platform == "cpu":
+    if cards is not None and quoted.plan.platform == "cpu":
         say(
-            f"none of {cards.count} {cards.kind} works: the profile {plan.profile} is for a CPU; "
-            "give --profile NAME for a GPU"
+            f"none of {cards.count} {cards.kind} works: the profile {quoted.plan.profile} is for a "
+            "CPU; give --profile NAME for a GPU"
         )
-
-
-def _limits_of(profile: str) -> Limits:
-    """Return the limits of a profile; none where a plan's file names one that is not here."""
-    from skymark.cloud.cost.limits import Limits, limits_for
-
-    with suppress(UsageError):
-        return limits_for(load_profile(profile))
-    return Limits(deadline_s=None, max_cost_usd=None)
-
-
-def _said_of_limit(order: Order) -> str:
-    """Say what ends the jobs on the machine itself, whatever becomes of this command."""
-    from skymark.cloud.cost.limits import as_given
-
-    if order.max_cost_usd is None:
-        return "No ceiling: --max-cost USD ends the jobs on the machine itself when it is used up."
-    return (
-        f"The machine itself ends these jobs when {as_given(order.max_cost_usd)} USD are used up, "
-        "whatever becomes of this terminal."
-    )
-
-
-def _with_secrets(quoted: Quoted, variables: VariableOptions) -> Quoted:
-    """Return a run with its secrets, whose stores were tried."""
-    from skymark.cloud.stores import check_stores, secrets_for
-
-    given, order = variables.beside(os.environ), quoted.order
-    check_stores(order.stores, order.run_id, given)
-    secrets = {**secrets_for(quoted.plan, order.stores, given), **variables.secrets()}
-    return dataclasses.replace(quoted, secrets=secrets)
-
-
-def _show(
-    jobs: Sequence[SlotJob], needs: dict[str, int | None], kind: str | None, cluster: str
-) -> None:
-    """Print the jobs, those that are alike in one line."""
-    alike = Counter(jobs)
     rows = []
-    for job, count in alike.items():
-        of_card = "-" if kind is None else f"{kind}:{job.cards:g}"
-        part = "-" if kind is None else f"{job.fraction:g}"
-        groups = str(len(job.groups) or len(needs))
+    for job, count in Counter(quoted.jobs).items():
+        of_card = "-" if cards is None else f"{cards.kind}:{job.cards:g}"
+        part = "-" if cards is None else f"{job.fraction:g}"
+        groups = str(len(job.groups) or quoted.groups)
         rows.append((str(count), of_card, str(job.slots), part, groups))
     print_rows(("jobs", "of the cards", "workers each", "card each", "groups to take from"), rows)
-    workers = sum(job.slots for job in jobs)
-    note(f"{len(needs)} groups for {workers} workers in {len(jobs)} jobs on {cluster}")
+    workers = sum(job.slots for job in quoted.jobs)
+    note(f"{quoted.groups} groups for {workers} workers in {len(quoted.jobs)} jobs on {run.name}")
+    if quoted.quote is None:
+        say(f"the price of {run.name} is not known: no cost is counted, and none is limited")
+        return
+    most_usd = run.limits.max_cost_usd
+    limit = "No ceiling: --max-cost USD ends the jobs on the machine itself when it is used up."
+    if most_usd is not None:
+        limit = (
+            f"The machine itself ends these jobs when {as_given(most_usd)} USD are used up, "
+            "whatever becomes of this terminal."
+        )
+    print_quote(quoted.quote, [limit])
+
+
+def show_parts(quoted: QuotedParts) -> None:
+    """Print the parts of managed jobs, and their price together."""
+    print_part_rows("job", quoted.parts, quoted.jobs)
+    note(
+        f"{sum(len(part.keys) for part in quoted.parts)} groups for {len(quoted.parts)} managed "
+        "jobs, a machine for each"
+    )
+    assert quoted.quote is not None
+    print_quote(quoted.quote)
+
+
+def _say_what_is_queued(submitted: Submitted) -> None:
+    """Name the jobs in a cluster's queue, with the commands that follow and end them."""
+    if not submitted.jobs:
+        say("no job was submitted")
+        return
+    cluster, run_id = submitted.run.name, submitted.run.run_id
+    numbers = [job.number for job in submitted.jobs]
+    jobs = " ".join(map(str, numbers))
+    say(
+        f"{run_id}: job{'s' * (len(numbers) > 1)} {jobs} of {cluster}\n"
+        f"  watch:   skymark queue {cluster} --watch; skymark logs {cluster} {numbers[0]}\n"
+        f"  fetch:   skymark collect {cluster} {run_id}\n"
+        f"  end:     skymark cancel {cluster} {jobs}"
+    )
+    for address in submitted.run.stores:
+        note(f"  stored:  {shlex.quote(f'{address}/{run_id}')}")
+
+
+def _say_what_is_on_its_way(parts: SubmittedParts | Quoted | None) -> int:
+    """Name managed jobs and their prices, with the commands that follow and end them."""
+    from skymark.cloud import Quoted
+    from skymark.cloud.known_machines import hired
+    from skymark.cloud.lifecycle.quoting import ordered_machines
+
+    if parts is None:
+        say("no job was submitted")
+        return 0
+    if isinstance(parts, Quoted):
+        return 0
+    for problem in parts.problems:
+        say(problem)
+    run, going = parts.run, parts.going
+    if len(going) < parts.wanted:
+        say(
+            f"{parts.wanted - len(going)} of {parts.wanted} jobs are not on their way; the same "
+            "command again submits them"
+        )
+    if going:
+        names = [quoted.name for quoted in going]
+        stored = shlex.quote(f"{run.lasting_store}/{run.run_id}")
+        lines = [
+            f"{run.run_id}: on their way, each until its part is done",
+            *(
+                f"  {quoted.name}: {(hired(quoted.name) or ordered_machines(quoted)).in_words}"
+                for quoted in going
+            ),
+            f"  watch:   skymark status; skymark logs {names[0]}",
+            f"  fetch:   skymark fetch {stored} {shlex.quote(f'results/{run.run_id}')}",
+            f"  end:     skymark down {' '.join(names)}",
+        ]
+        say("\n".join(lines))
+    if parts.interrupted:
+        return INTERRUPTED
+    return 1 if parts.problems else 0

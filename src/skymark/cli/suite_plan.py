@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import note, print_json, print_plain
+from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.options import SharedOptions
 from skymark.cli.parameters import USD, WHERE, Explain, Split, TotalCpus, TotalMemory
 from skymark.cli.tables import LATEST, RESULTS, Json
@@ -133,15 +133,14 @@ def _price(
         return HourlyPrice(hourly_price)
     if infra is None:
         return None
-    from skymark.cli.cost import MachineOptions, cheapest_offer
-
-    one = cheapest_offer(plan, profile, MachineOptions(infra=infra))
-    place = one.cloud if one.region is None else f"{one.cloud} {one.region}"
-    machine = f"{one.instance_type} of {place} ({one.price_from})"
     from skymark.cloud.cost.bill import shared_time
     from skymark.cloud.cost.quote import workers_of
-    from skymark.cloud.lifecycle.quoting import slots_on
+    from skymark.cloud.lifecycle.quoting import cheapest_offer, slots_on
+    from skymark.model.requests import Machine
 
+    one = cheapest_offer(profile, Machine(infra=infra), say)
+    place = one.cloud if one.region is None else f"{one.cloud} {one.region}"
+    machine = f"{one.instance_type} of {place} ({one.price_from})"
     slots = slots_on(plan, one)
     if slots is None:
         return HourlyPrice(one.hourly_price_usd, machine, workers_of(plan, one))

@@ -19,6 +19,10 @@ class NameTakenError(UsageError):
     """Another launch has a machine of this name, or takes it at this moment."""
 
 
+class UnknownMachineError(UsageError):
+    """No machine of this name was hired from here."""
+
+
 class UnreachableError(CloudError):
     """The machine does not answer, or the connection to it breaks."""
 

@@ -1,4 +1,4 @@
-"""Machines as they were hired, and launch orders, kept by the cluster's name.
+"""Notes at home about rented machines: their runs, their facts, and the files they are sent.
 
 A plan stays as long as the machine may be replaced by another one; secrets stay until it is up; the
 facts that are needed to end the machine stay until it is proved gone.
@@ -6,6 +6,8 @@ facts that are needed to end the machine stay until it is proved gone.
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,15 +17,19 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from skymark.cache.location import own_cache
-from skymark.cloud.errors import NameTakenError
-from skymark.cloud.order import Order
-from skymark.cloud.stores import write_secrets
+from skymark.cloud.errors import NameTakenError, UnknownMachineError
+from skymark.cloud.rented_run import RentedRun
 from skymark.execute.planner import write_plan
 from skymark.machine.private_directory import own_folder, private_directory
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.plain_files import write_whole
+
+SECRETS_SUFFIX = ".secrets"
+PLAN_SUFFIX = ".plan.json"
+HIRED_SUFFIX = ".hired.json"
+DAY_S = 86400
 
 
 class ProviderAddress(Frozen):
@@ -38,7 +44,7 @@ class ProviderAddress(Frozen):
 
 
 class HiredMachines(Frozen):
-    """Facts for whoever has to end these machines, noted while everybody still answers."""
+    """The machines of a cluster or managed job as hired: all that is needed to end them."""
 
     name: str
     """Of the cluster or the managed job, with skymark."""
@@ -79,24 +85,17 @@ class HiredMachines(Frozen):
         return ", ".join((*self.ids, self.kind, cost))
 
 
-SECRETS_SUFFIX = ".secrets"
-PLAN_SUFFIX = ".plan.json"
-HIRED_SUFFIX = ".hired.json"
-DAY_S = 86400
-
-
-def claim(order: Order) -> None:
-    """Persist an order under a name that no other one from here has, nor takes at this moment.
+def claim(run: RentedRun) -> None:
+    """Note a run under a name that no other one from here has, nor takes at this moment.
 
     Raises:
         NameTakenError: another has it, whose machine is not known to be gone.
     """
-    path = _path(order.cluster)
     try:
-        with path.open("xb") as file:
-            file.write(order.model_dump_json(indent=1).encode())
+        with _path(run.name).open("xb") as file:
+            file.write(run.model_dump_json(indent=1).encode())
     except FileExistsError as error:
-        raise taken(order.cluster) from error
+        raise taken(run.name) from error
 
 
 def taken(cluster: str) -> NameTakenError:
@@ -108,7 +107,7 @@ def taken(cluster: str) -> NameTakenError:
 
 
 @contextmanager
-def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
+def turn_of(cluster: str, tell: Callable[[str], None]) -> Iterator[None]:
     """Wait until nobody else here is putting jobs into a machine's queue."""
     from filelock import FileLock, Timeout
 
@@ -117,7 +116,7 @@ def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        announce(f"waiting: another skymark is putting jobs into the queue of {cluster}")
+        tell(f"waiting: another skymark is putting jobs into the queue of {cluster}")
         lock.acquire()
     try:
         yield
@@ -125,17 +124,25 @@ def turn_of(cluster: str, announce: Callable[[str], None]) -> Iterator[None]:
         lock.release()
 
 
-def recall(cluster: str) -> Order:
-    """Return the order of a machine that was hired from here.
+def recall(name: str) -> RentedRun:
+    """Return the noted run of a machine that was hired from here.
 
     Raises:
-        UsageError: there is none.
+        UnknownMachineError: there is none.
+        UsageError: the note is damaged, or another skymark's.
     """
+    path = _path(name)
     try:
-        return Order.model_validate_json(_path(cluster).read_bytes())
-    except (OSError, ValidationError) as error:
+        return RentedRun.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UnknownMachineError(
+            f"{name} was not hired from here; `skymark status` shows what was"
+        ) from error
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         raise UsageError(
-            f"{cluster} was not hired from here; `skymark status` shows what was"
+            f"the note of {name} in {path} is damaged ({'; '.join(faults)}); end the machine with "
+            f"`skymark down {name}`"
         ) from error
 
 
@@ -150,16 +157,13 @@ def known_names() -> set[str]:
 
 
 def forget(cluster: str) -> None:
-    """Remove the order and the files of a machine that is gone."""
-    _path(cluster).unlink(missing_ok=True)
-    _path(cluster).with_suffix(PLAN_SUFFIX).unlink(missing_ok=True)
-    _path(cluster).with_suffix(".lock").unlink(missing_ok=True)
-    _path(cluster).with_suffix(HIRED_SUFFIX).unlink(missing_ok=True)
-    forget_secrets(cluster)
+    """Remove the notes and the files of a machine that is gone."""
+    for suffix in (".json", PLAN_SUFFIX, ".lock", HIRED_SUFFIX, SECRETS_SUFFIX):
+        _path(cluster).with_suffix(suffix).unlink(missing_ok=True)
 
 
 def is_known(cluster: str) -> bool:
-    """Whether a machine was ordered from here and is not known to be gone."""
+    """Whether a machine was hired from here and is not known to be gone."""
     return any(_path(cluster).with_suffix(one).exists() for one in (".json", HIRED_SUFFIX))
 
 
@@ -176,8 +180,8 @@ def hired(cluster: str) -> HiredMachines | None:
 
 def all_hired() -> list[HiredMachines]:
     """Return the facts of all machines that were hired from here and not proved gone."""
-    found = map(_read_hired, sorted(_directory().glob(f"*{HIRED_SUFFIX}")))
-    return [one for one in found if one is not None]
+    noted = map(_read_hired, sorted(_directory().glob(f"*{HIRED_SUFFIX}")))
+    return [machines for machines in noted if machines is not None]
 
 
 def keep_plan(cluster: str, plan: Plan) -> Path:
@@ -205,6 +209,22 @@ def forget_secrets(cluster: str) -> None:
     _path(cluster).with_suffix(SECRETS_SUFFIX).unlink(missing_ok=True)
 
 
+def write_secrets(path: Path, secrets: Mapping[str, str]) -> None:
+    """Write a new file that bash reads as variables, and that only its owner may read.
+
+    SkyPilot's own ``secrets`` would lie in its API server's database and in the arguments of its
+    processes; they are for managed jobs alone, whose next machine is hired when nobody is there to
+    send a file.
+
+    Raises:
+        FileExistsError: another process made one at the same moment.
+    """
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())
+
+
 def _read_hired(path: Path) -> HiredMachines | None:
     try:
         return HiredMachines.model_validate_json(path.read_bytes())
@@ -213,7 +233,7 @@ def _read_hired(path: Path) -> HiredMachines | None:
 
 
 def _directory() -> Path:
-    """Return the directory of orders and secrets, made on first use and this user's alone."""
+    """Return the directory of notes, made on first use and this user's alone."""
     return private_directory([own_folder(own_cache()) / "machines"])
 
 

@@ -1,11 +1,10 @@
 """The job of a rented machine, and the timer that the machine arms itself.
 
-Both are one job of SkyPilot's. So the idle timer is armed before the set-up begins, and the machine
-gets through its work and ends itself whatever becomes of the client and of SkyPilot's API server.
-
-SkyPilot arms its own timer as it hands over the job, on the head node, for its own queue. Where the
-client and SkyPilot's API server are gone by then, or a lost node keeps SkyPilot's job from ending,
-that timer never runs out. This one is armed on every node, first of all that skymark does there.
+Set-up and run are one job of SkyPilot's. So the idle timer is armed before the set-up begins, and
+the machine gets through its work and ends itself whatever becomes of the client and of SkyPilot's
+API server. SkyPilot's own timer is armed as it hands over the job, on the head node, for its own
+queue: where the client and the server are gone by then, or a lost node keeps the job from ending,
+that timer never runs out. The machine's own is armed on every node, before all else.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import shlex
 from collections.abc import Mapping
 from functools import cache
 
-from skymark.cloud.order import Order
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.source import commit
 from skymark.store.store import STALL_VARIABLE, STORE_WAIT_VARIABLE
 
@@ -100,60 +99,6 @@ python=$(cat "${SKY_RUNTIME_DIR:-$HOME}/.sky/python_path" 2> /dev/null || comman
 """.replace("TIMER", TIMER)
 """Ends the machine: through its provider, as SkyPilot does, or else by switching it off."""
 
-
-def idle_setting(idle_minutes: int) -> str:
-    """Return the content of the file that says how long the timer waits; a change begins anew."""
-    return str(idle_minutes * 60 + MARGIN_S)
-
-
-def settings(idle_minutes: int, *, keep: bool, start_s: int = START_S) -> dict[str, str]:
-    """Return the timer's settings by file.
-
-    Args:
-        idle_minutes: that it waits when nothing of skymark's works there.
-        keep: whether the machine is to stay for more runs.
-        start_s: that the run may take to begin.
-    """
-    return {
-        "start_s": str(start_s),
-        IDLE_FILE: idle_setting(idle_minutes),
-        "tick_s": f"{TICK_S:g}",
-        "kept": "kept" if keep else "",
-    }
-
-
-def arming(files: Mapping[str, str], end_program: str, end: str = END) -> str:
-    """Return the script for bash that arms the timer on a node.
-
-    A cluster of one's own is not ended, and has none.
-
-    Args:
-        files: of `settings`.
-        end_program: for SkyPilot's Python on the machine; ends the machine's cluster.
-        end: the script that calls it.
-    """
-    content = {"timer": PROGRAM, "end": end, "end.py": end_program, **files}
-    writes = "\n".join(f"  put {shlex.quote(text)} {name}" for name, text in content.items())
-    return f"""\
-if [ -n "${{SLURM_JOB_ID:-}}${{KUBERNETES_SERVICE_HOST:-}}" ]; then
-  echo "no timer of the machine's own: this cluster is not ended"
-elif ! command -v flock > /dev/null || ! command -v setsid > /dev/null; then
-  echo "no timer of the machine's own: it has no flock or setsid"
-else
-  mkdir -p ~/{TIMER}/parts
-  put() {{ printf %s "$1" > ~/{TIMER}/"$2.$$" && mv ~/{TIMER}/"$2.$$" ~/{TIMER}/"$2"; }}  # whole
-{writes}
-  rank=0 others=
-  for node in ${{SKYPILOT_NODE_IPS:-}}; do
-    [ "$rank" = "${{SKYPILOT_NODE_RANK:-0}}" ] || others="$others $node"
-    rank=$((rank + 1))
-  done
-  put "$others" others
-  setsid --fork bash ~/{TIMER}/timer >> ~/{TIMER}/log 2>&1 < /dev/null
-fi
-"""
-
-
 RESULTS = "results"
 """Directory of runs below the home that SSH logs in to."""
 
@@ -179,6 +124,13 @@ PLAN = ".skymark-plan-"
 STORE_WAIT_S = 600
 """Time that a machine stays for stores that take nothing when the run is over; it ends earlier once
 the results are home."""
+
+SOURCES = "skymark-source"
+"""Directory of submissions, in the same home. SkyPilot sends every job's source into one directory,
+so that a job that waits or runs gets the source of the next one; here each has its own."""
+
+INTERPRETERS = ("$HOME/skymark-venv/bin", "/opt/skymark/bin")
+"""Where a machine's set-up and a container image have skymark."""
 
 SPLIT_VARIABLE = "SKYMARK_SPLIT"
 """The way a job's machines share the plan, as ``skymark run --split`` takes it."""
@@ -271,15 +223,15 @@ def stall_token() -> str:
     return secrets.token_hex(8)
 
 
-def machine_variables(order: Order) -> dict[str, str]:
-    """Return the variables of an order's job, which the machine's YAML declares."""
+def machine_variables(run: RentedRun) -> dict[str, str]:
+    """Return the variables of a run's job, which the machine's YAML declares."""
     return {
-        "SKYMARK_PROFILE": order.profile,
-        "SKYMARK_RUN_ID": order.run_id,
-        "SKYMARK_STORES": "\n".join(order.stores),
-        SPLIT_VARIABLE: order.split,
+        "SKYMARK_PROFILE": run.profile,
+        "SKYMARK_RUN_ID": run.run_id,
+        "SKYMARK_STORES": "\n".join(run.stores),
+        SPLIT_VARIABLE: run.split,
         "SKYMARK_COMMIT": commit(),
-        LIMIT_VARIABLE: str(order.deadline_s or 0),
+        LIMIT_VARIABLE: str(run.limits.deadline_s or 0),
         STORE_WAIT_VARIABLE: str(STORE_WAIT_S),
         STALL_VARIABLE: stall_token(),
     }
@@ -294,6 +246,38 @@ def taking_part(run: str, part: int, parts: int) -> str:
         parts: how many there are.
     """
     return f"export SKYPILOT_NODE_RANK={part} SKYPILOT_NUM_NODES={parts}\n{run}"
+
+
+def source_place(submission: str) -> str:
+    """Return the directory of a submission's source, below the home that SSH logs in to."""
+    return f"{SOURCES}/{submission}"
+
+
+def within(submission: str, run: str) -> str:
+    """Return a script that does what another one does, with and in the source of a submission.
+
+    On Slurm a job's home is not the one that SSH logs in to.
+    """
+    place = source_place(submission)
+    path = ":".join(INTERPRETERS)
+    return f"""\
+source=$(getent passwd "$(id -u)" | cut -d: -f6)/{place}
+[ -d "$source" ] || source=~/{place}
+cd "$source" || exit 1
+export PYTHONPATH="$source/src" PATH="{path}:$PATH"
+{run}"""
+
+
+def beside_others(run: str) -> str:
+    """Return a script whose measurements wait for those on the same cards, and for no others.
+
+    By itself a measurement waits for any other one on the machine. A job that was given some of the
+    cards runs beside those that have the others.
+    """
+    return f"""\
+cards=${{CUDA_VISIBLE_DEVICES:-}}
+[ -z "$cards" ] || export SKYMARK_LOCK=~/.skymark-cards-${{cards//,/-}}.lock
+{run}"""
 
 
 def script(setup: str | None, run: str) -> str:
@@ -311,3 +295,56 @@ def script(setup: str | None, run: str) -> str:
     steps.append("take_secrets")  # not before: a set-up needs none
     steps.append(f"limited run {shlex.quote(run)} || exit 1")
     return PREAMBLE + "\n".join(steps) + "\n"
+
+
+def idle_setting(idle_minutes: int) -> str:
+    """Return the content of the file that says how long the timer waits; a change begins anew."""
+    return str(idle_minutes * 60 + MARGIN_S)
+
+
+def settings(idle_minutes: int, *, keep: bool, start_s: int = START_S) -> dict[str, str]:
+    """Return the timer's settings by file.
+
+    Args:
+        idle_minutes: that it waits when nothing of skymark's works there.
+        keep: whether the machine is to stay for more runs.
+        start_s: that the run may take to begin.
+    """
+    return {
+        "start_s": str(start_s),
+        IDLE_FILE: idle_setting(idle_minutes),
+        "tick_s": f"{TICK_S:g}",
+        "kept": "kept" if keep else "",
+    }
+
+
+def arming(files: Mapping[str, str], end_program: str, end: str = END) -> str:
+    """Return the script for bash that arms the timer on a node.
+
+    A cluster of one's own is not ended, and has none.
+
+    Args:
+        files: of `settings`.
+        end_program: for SkyPilot's Python on the machine; ends the machine's cluster.
+        end: the script that calls it.
+    """
+    content = {"timer": PROGRAM, "end": end, "end.py": end_program, **files}
+    writes = "\n".join(f"  put {shlex.quote(text)} {name}" for name, text in content.items())
+    return f"""\
+if [ -n "${{SLURM_JOB_ID:-}}${{KUBERNETES_SERVICE_HOST:-}}" ]; then
+  echo "no timer of the machine's own: this cluster is not ended"
+elif ! command -v flock > /dev/null || ! command -v setsid > /dev/null; then
+  echo "no timer of the machine's own: it has no flock or setsid"
+else
+  mkdir -p ~/{TIMER}/parts
+  put() {{ printf %s "$1" > ~/{TIMER}/"$2.$$" && mv ~/{TIMER}/"$2.$$" ~/{TIMER}/"$2"; }}  # whole
+{writes}
+  rank=0 others=
+  for node in ${{SKYPILOT_NODE_IPS:-}}; do
+    [ "$rank" = "${{SKYPILOT_NODE_RANK:-0}}" ] || others="$others $node"
+    rank=$((rank + 1))
+  done
+  put "$others" others
+  setsid --fork bash ~/{TIMER}/timer >> ~/{TIMER}/log 2>&1 < /dev/null
+fi
+"""

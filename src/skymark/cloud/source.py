@@ -1,26 +1,20 @@
-"""The directory that goes to a machine: copies of files, for one run or for jobs sent together.
+"""The directory that goes to a machine: copies of the files that may leave this one, and no others.
 
 A machine's set-up installs skymark from this directory, with pins from ``requirements/``. The
 directory has its digest in its name and stays in the cache, because SkyPilot reads it again for
 each machine of a managed job.
-
-SkyPilot sends every job's source into one directory, so that a job that waits or runs gets the
-source of the next one. Here each job runs the code that was sent with it.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from hashlib import file_digest, sha256
 from importlib.metadata import EntryPoint, distribution
 from pathlib import Path
@@ -40,6 +34,7 @@ from skymark.cloud.sent_files import (
 from skymark.machine.facts import git_state, run_program
 from skymark.machine.private_directory import own_folder
 from skymark.model.errors import UsageError
+from skymark.model.plan import Plan
 
 PROJECT_FILE = "pyproject.toml"
 PROJECT = """\
@@ -70,11 +65,12 @@ UNUSED_DAYS = 30
 class Source:
     """A directory that is sent, and the files that were named for it."""
 
-    directory: Path
-    named: Selection
-    size_bytes: int
+    directory: Path | None = None
+    """None for skymark's own files alone, or nothing."""
+    named: Selection = field(default_factory=Selection)
+    size_bytes: int = 0
     """Of the named files."""
-    left: Selection
+    left: Selection = field(default_factory=Selection)
     """With the files that stay here, of skymark's source too."""
 
 
@@ -94,6 +90,33 @@ def source_with(names: Sequence[Path]) -> Source:
         UsageError: a path is not there or lies elsewhere, or a file holds a secret.
     """
     return _source(own_files(), named_files(names, Path.cwd()))
+
+
+def source_for(plans: Iterable[Plan], files: Sequence[Path], *, with_source: bool = True) -> Source:
+    """Return the files that a job of some plans gets: named ones, and those that its plans read.
+
+    Args:
+        plans: the plans of the job.
+        files: named for it.
+        with_source: False for a machine with a container image.
+
+    Raises:
+        UsageError: a plan reads files that the machine would not get, or one may not be sent.
+    """
+    if files and not with_source:
+        raise UsageError(
+            f"--sync {files[0]}: a machine with --image gets no files of this one; leave one of "
+            "the two out"
+        )
+    needed = dict.fromkeys(
+        Path(file) for plan in plans for planned in plan.cells for file in planned.local_files
+    )
+    for path in needed:
+        _require_sendable(path, files, with_source=with_source)
+    names = [*files, *(path for path in needed if path.is_file())]
+    if names:
+        return source_with(names)
+    return Source(left=own_files()) if with_source else Source()
 
 
 def source_of_job(directory: Path | None, names: Sequence[Path]) -> Source:
@@ -164,6 +187,25 @@ def _source(own: Selection, named: Selection) -> Source:
     return Source(directory, named, sum(sizes), whole)
 
 
+def _require_sendable(path: Path, named: Sequence[Path], *, with_source: bool) -> None:
+    if not with_source:
+        raise UsageError(
+            f"{path} lies on this machine, and a container image gets nothing of it; give an "
+            "address such as hf://owner/name"
+        )
+    if path.is_absolute():
+        raise UsageError(
+            f"{path} lies on this machine, and a rented machine gets only files below the current "
+            "directory; give a relative path, or an address such as hf://owner/name"
+        )
+    sent = (name.expanduser().absolute() for name in named)
+    if not path.is_file() and not any(path.absolute().is_relative_to(place) for place in sent):
+        raise UsageError(
+            f"{path} lies on this machine; add --sync {path} to send it, or give an address such "
+            "as hf://owner/name"
+        )
+
+
 def _copy(path: Path, target: Path) -> None:
     """Copy a regular file with its permission to be executed, and nothing that took its place."""
     try:
@@ -227,52 +269,3 @@ def _project_file() -> str:
         python=json.dumps(installed.metadata["Requires-Python"] or ">=3.11"),
         entry_points="\n".join(lines),
     )
-
-
-SOURCES = "skymark-source"
-"""Directory of submissions below the home that SSH logs in to."""
-
-INTERPRETERS = ("$HOME/skymark-venv/bin", "/opt/skymark/bin")
-"""Where a machine's set-up and a container image have skymark."""
-
-
-def new_submission() -> str:
-    """Return a name for a submission."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-
-
-def source_place(submission: str) -> str:
-    """Return the directory of a submission's source, below the home that SSH logs in to."""
-    return f"{SOURCES}/{submission}"
-
-
-def within(submission: str, run: str) -> str:
-    """Return a script that does what another one does, with and in the source of a submission.
-
-    On Slurm a job's home is not the one that SSH logs in to.
-    """
-    place = source_place(submission)
-    path = ":".join(INTERPRETERS)
-    return f"""\
-source=$(getent passwd "$(id -u)" | cut -d: -f6)/{place}
-[ -d "$source" ] || source=~/{place}
-cd "$source" || exit 1
-export PYTHONPATH="$source/src" PATH="{path}:$PATH"
-{run}"""
-
-
-def beside_others(run: str) -> str:
-    """Return a script whose measurements wait for those on the same cards, and for no others.
-
-    By itself a measurement waits for any other one on the machine. A job that was given some of the
-    cards runs beside those that have the others.
-    """
-    return f"""\
-cards=${{CUDA_VISIBLE_DEVICES:-}}
-[ -z "$cards" ] || export SKYMARK_LOCK=~/.skymark-cards-${{cards//,/-}}.lock
-{run}"""
-
-
-def job_name(text: str) -> str:
-    """Return a name that SkyPilot takes for a job."""
-    return re.sub("[^A-Za-z0-9]+", "-", text).strip("-")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pydantic import Field, JsonValue, field_validator, model_validator
@@ -67,8 +68,10 @@ class Work(Frozen):
 class Results(Frozen):
     """Places of a run's results, and whether it goes on with what is there."""
 
+    directory: Path = Path("results")
+    """Directory of runs, in which a new run gets a directory."""
     output: Path | None = None
-    """The run's directory. None for a new one in ``results``."""
+    """The run's own directory. None for a new one in `directory`."""
     stores: tuple[str, ...] = ()
     """Further places: a directory, ``s3://BUCKET/PREFIX``, or ``wandb``."""
     resume: bool = False
@@ -78,14 +81,14 @@ class Results(Frozen):
 
 
 class Machine(Frozen):
-    """A machine to hire, or one that is there.
+    """Machines to hire: their kind, their place, and how long they stay.
 
     Raises:
-        UsageError: two fields contradict one another.
+        UsageError: a name means nothing, or two fields contradict one another.
     """
 
     name: str | None = None
-    """The machine's name with SkyPilot. None for one made of the profile's name."""
+    """The name with SkyPilot. None for one made of the profile's name."""
     file: Path | None = None
     """A SkyPilot YAML in place of the profile's."""
     infra: str | None = None
@@ -100,10 +103,46 @@ class Machine(Frozen):
     """A container image of skymark in place of the set-up."""
     boot_timeout_s: int = Field(default=BOOT_TIMEOUT_S, ge=1)
     """Seconds until the machine is up; then it is given back."""
+    managed: bool = False
+    """As SkyPilot's managed job: where the machine is taken away, another one goes on."""
     keep: bool = False
     """Leave it for more runs."""
+    idle: bool = False
+    """Set it up, run nothing, and leave it."""
     idle_minutes: int | None = Field(default=None, ge=1)
     """Minutes without a job after which it ends itself. None: by where the results go."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is left for more runs."""
+        return self.keep or self.idle
+
+    @field_validator("name")
+    @classmethod
+    def _a_name(cls, name: str | None) -> str | None:
+        if name is not None and not re.fullmatch(r"[a-zA-Z](?:[-_.a-zA-Z0-9]*[a-zA-Z0-9])?", name):
+            raise UsageError(
+                f"--cluster {name!r} is no name of a machine; give letters, digits and hyphens, a "
+                "letter first"
+            )
+        return name
+
+    @field_validator("image")
+    @classmethod
+    def _an_image(cls, image: str | None) -> str | None:
+        if image is not None and not re.fullmatch(r"\S+", image):
+            raise UsageError(f"--image {image!r} is no image; give one such as skymark:cpu")
+        return image
+
+    @model_validator(mode="after")
+    def _one_machine_of_a_managed_job(self) -> Machine:
+        if self.managed and self.idle:
+            raise UsageError("--managed brings a run home from its store; leave out --idle")
+        if self.managed and self.keep:
+            raise UsageError("--managed ends its machine with the job; leave out --keep")
+        if self.managed and self.nodes > 1:
+            raise UsageError("--managed runs on one machine at a time; leave out --num-nodes")
+        return self
 
 
 class Limits(Frozen):
@@ -113,3 +152,38 @@ class Limits(Frozen):
     """Seconds of set-up and run together."""
     max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """USD of all machines together."""
+
+
+class Job(Frozen):
+    """The work of machines: a plan, or a command or YAML of the user's own."""
+
+    name: str | None = None
+    """The name in the machine's queue. None for one made of other names."""
+    words: tuple[str, ...] = ()
+    """Of a command, or the path of a YAML of SkyPilot's. Empty for a plan."""
+    gpus: str | None = None
+    """The part of each machine that it takes, such as ``H100:0.5``. None for all of them for a
+    plan, and none for a command."""
+    nodes: int | None = Field(default=None, ge=1)
+    """Machines that it takes. None for all of them for a plan, and one for a command."""
+    split: str | None = None
+    """The way the machines share the plan, as of ``skymark run --split``. None for balanced."""
+    variables: dict[str, str] = Field(default_factory=dict)
+    """Of its environment. No secrets."""
+    secrets: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
+    """Of its environment, for what nobody is to read; no note has them."""
+    files: tuple[Path, ...] = ()
+    """Files and directories below the current directory that are sent besides the source."""
+    workdir: Path | None = None
+    """Directory that a command is sent with and runs in. None for the YAML's, or skymark's
+    source."""
+
+    @property
+    def is_yaml(self) -> bool:
+        """Whether the words are the path of a YAML, and no command."""
+        return len(self.words) == 1 and self.words[0].endswith((".yaml", ".yml"))
+
+    @property
+    def cache_policy(self) -> str | None:
+        """The policy of its caches, as ``skymark run --cache-policy``; None for none."""
+        return self.variables.get("SKYMARK_CACHE_POLICY")

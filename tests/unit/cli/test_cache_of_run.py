@@ -17,7 +17,7 @@ from skymark.cache.real_data import real_data_entry
 from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
-from skymark.cli.rented_options import require_data
+from skymark.execute.named_data import require_data
 from skymark.execute.partition.shard import Shard
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset.importing import RealData, import_data

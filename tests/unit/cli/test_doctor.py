@@ -15,8 +15,8 @@ import pytest
 from skymark.cli import doctor as module
 from skymark.cli.main import main
 from skymark.cloud import live
+from skymark.cloud.checkup import Checkup, State, bounded, providers
 from skymark.cloud.errors import CloudError
-from skymark.cloud.live import Checkup, State, bounded, providers
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
 from skymark.machine.gpu_fitness import CopyRates

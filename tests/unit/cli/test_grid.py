@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cli.cost import CostOptions
 from skymark.cli.grid import points, points_of_job
-from skymark.cloud.order import UserJob
+from skymark.cli.rented_options import CostOptions
 from skymark.model.errors import UsageError
+from skymark.model.requests import Job
 
 ONE_CELL = CostOptions(scenarios=("TAB-1",), adapters=("numpy",))
 
@@ -71,7 +71,7 @@ def test_a_setting_cannot_be_given_besides_its_grid(given: CostOptions):
 
 
 def test_a_command_gets_each_point_in_its_places():
-    train = UserJob(words=("python", "t.py", "--lr={lr}", "{batch-size}", "{other}"), name="mine")
+    train = Job(words=("python", "t.py", "--lr={lr}", "{batch-size}", "{other}"), name="mine")
     jobs = points_of_job(train, ["lr=0.1,1e-3", "batch-size=8"])
     assert [one.words[2:] for one in jobs] == [
         ("--lr=0.1", "8", "{other}"),
@@ -81,7 +81,7 @@ def test_a_command_gets_each_point_in_its_places():
 
 
 def test_a_yaml_gets_each_point_as_variables():
-    jobs = points_of_job(UserJob(words=("job.yaml",), variables={"A": "1"}), ["LR=0.1,0.2"])
+    jobs = points_of_job(Job(words=("job.yaml",), variables={"A": "1"}), ["LR=0.1,0.2"])
     assert [one.variables for one in jobs] == [{"A": "1", "LR": "0.1"}, {"A": "1", "LR": "0.2"}]
 
 
@@ -96,4 +96,4 @@ def test_a_yaml_gets_each_point_as_variables():
 )
 def test_a_grid_that_a_job_has_no_place_for_is_refused(words, grid, said):
     with pytest.raises(UsageError, match=said):
-        points_of_job(UserJob(words=words), [grid])
+        points_of_job(Job(words=words), [grid])

@@ -14,7 +14,7 @@ import pytest
 PROGRAM = """
 import signal, sys, time
 from pathlib import Path
-from skymark.cli.launch import Hangup
+from skymark.cli.terminal import Hangup
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 hangup = Hangup(Path(sys.argv[1]))

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cli.cost import CostOptions
 from skymark.cli.main import main
 from skymark.cli.rehearse import summary
+from skymark.cli.rented_options import CostOptions
 from skymark.cloud.rehearsal.changes import Change
 from skymark.cloud.rehearsal.disk import lack_of_room
 from skymark.cloud.rehearsal.lambda_cloud import BillLine

@@ -7,12 +7,12 @@ import pytest
 from skymark.cli.rented_ends import show_end
 from skymark.cloud.lifecycle.retrieving import GONE
 from skymark.cloud.lifecycle.stages import Ended, Finished, Retrieved
-from tests.unit.cloud.test_order import order_of
+from tests.rented_runs import run_of
 
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_a_machine_that_is_gone_is_not_said_to_be_up(tmp_path, capsys, gone):
-    finished = Finished(order_of(keep=True))
+    finished = Finished(run_of(keep=True))
     ended = Ended(Retrieved(finished, problems=(GONE,) if gone else (), gone=gone))
     assert show_end(ended, tmp_path) == 1
     said = capsys.readouterr().err

@@ -11,7 +11,8 @@ import pytest
 from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
 from skymark.cli.run import plan, run
-from skymark.cli.splitting import part_asked_for, print_parts, shared_work, split_of_machines
+from skymark.cli.splitting import part_asked_for, print_parts, shared_work
+from skymark.cloud.rented_run import split_of_machines
 from skymark.execute.partition.split import read_split
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError

@@ -8,8 +8,8 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
-from skymark.cli.submit import with_all_names
-from skymark.cli.submit_managed import ManagedOptions, measurable, split_of_jobs
+from skymark.cli.submit import ManagedOptions, with_all_names
+from skymark.cloud.submitting import measurable, split_of_jobs
 from skymark.execute.partition.explain import worker_parts
 from skymark.execute.partition.shard import Item
 from skymark.model.errors import UsageError
@@ -65,7 +65,7 @@ ITEMS = [Item(key=f"model {size}", cells=2, expected_s=size) for size in (9.0, 1
     ],
 )
 def test_the_split_says_which_groups_each_managed_job_takes(given, taken):
-    parts = worker_parts(split_of_jobs(ManagedOptions(**given), ITEMS), ITEMS)
+    parts = worker_parts(split_of_jobs(given.get("split"), given.get("jobs"), ITEMS), ITEMS)
     assert [one.span for one in parts] == taken
 
 
@@ -80,7 +80,7 @@ def test_the_split_says_which_groups_each_managed_job_takes(given, taken):
 )
 def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
     with pytest.raises(UsageError, match=said):
-        split_of_jobs(ManagedOptions(**given), ITEMS)
+        split_of_jobs(given.get("split"), given.get("jobs"), ITEMS)
 
 
 def test_without_names_a_suite_that_shares_its_machine_takes_all_it_has(capsys):
@@ -94,7 +94,7 @@ def test_without_names_a_suite_that_shares_its_machine_takes_all_it_has(capsys):
 
 def test_every_option_of_hired_machines_is_known_as_given():
     assert ManagedOptions().given() == []
-    assert ManagedOptions(jobs=4, spot=True, max_cost=1.0).given() == ["--jobs", "--spot"]
+    assert ManagedOptions(jobs=4, spot=True).given() == ["--spot", "--jobs"]
 
 
 def test_one_of_the_two_ways_must_be_named(refused):
@@ -108,12 +108,13 @@ def test_a_store_that_outlives_the_machines_is_needed(refused, store):
     assert "add --store s3://BUCKET/PREFIX" in said
 
 
-def test_no_machine_is_hired_for_what_cannot_be_measured(capsys):
+def test_no_machine_is_hired_for_what_cannot_be_measured():
+    told = []
     plan = plan_of(cell_of("a"), refused=[cell_of("b", "S-2"), cell_of("b")])
-    left = measurable(plan)
+    left = measurable(plan, told.append)
     kept = [one.cell.id for one in left.cells]
     assert kept == [one.cell.id for one in plan.cells if one.cell.scenario == "S-1"]
-    assert "left out, for nothing of it can be measured: S-2" in capsys.readouterr().err
-    assert measurable(left) is left
+    assert told == ["left out, for nothing of it can be measured: S-2:small"]
+    assert measurable(left, told.append) is left
     with pytest.raises(UsageError, match="nothing that can be measured"):
-        measurable(plan_of(refused=[cell_of("b")]))
+        measurable(plan_of(refused=[cell_of("b")]), told.append)

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 import pytest
 from filelock import FileLock
 
-from skymark.cli import cost
 from skymark.cli.main import main
 from skymark.cloud.cost.quote import Offer
+from skymark.cloud.lifecycle import quoting
 from skymark.execute.planner import load_profile, make_plan
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
@@ -110,8 +110,8 @@ def test_a_plan_takes_the_price_of_the_cheapest_machine_of_the_catalogue(capsys,
     """SkyPilot's catalogue is stood in for: it is in SkyPilot's own venv."""
     asked = []
 
-    def offer(plan, profile, where):
-        asked.append((plan.suite, profile, where.infra))
+    def offer(profile, machine, tell):
+        asked.append((profile, machine.infra))
         return Offer(
             cloud="Lambda",
             region="us-west-1",
@@ -121,13 +121,13 @@ def test_a_plan_takes_the_price_of_the_cheapest_machine_of_the_catalogue(capsys,
             hourly_price_usd=2.5,
         )
 
-    monkeypatch.setattr(cost, "cheapest_offer", offer)
+    monkeypatch.setattr(quoting, "cheapest_offer", offer)
     chosen = ("--models", MODELS[0], "--datasets", SETS[0], "--profile", "clip_gpu")
     assert main(["clip", "plan", *chosen, "--infra", "lambda", "--json"]) == 0
     shown = capsys.readouterr()
     listed = json.loads(shown.out)
     (one,) = listed["adapters"]
-    assert asked == [("clip", "clip_gpu", "lambda")]
+    assert asked == [("clip_gpu", "lambda")]
     assert listed["hourly_price_usd"] == 2.5
     assert one["price_usd"] == pytest.approx(one["time"]["expected_s"] / 3600 * 2.5)
     assert "USD at 2.5 USD per hour on gpu_1x_h100 of Lambda us-west-1 (catalogue)" in shown.err

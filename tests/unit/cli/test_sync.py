@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cli.cost import CostOptions
-from skymark.cli.rented_options import source_for
+from skymark.cli.rented_options import CostOptions
+from skymark.cli.terminal import Terminal
+from skymark.cloud.source import Source, source_for
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
@@ -47,14 +48,15 @@ def plan(adapter: str) -> Plan:
 
 
 def test_without_named_files_skymark_s_own_are_sent():
-    assert source_for([plan("numpy")], ()) is None
-    assert source_for([plan("numpy")], (), with_source=False) is None
+    assert source_for([plan("numpy")], ()).directory is None
+    assert source_for([plan("numpy")], (), with_source=False) == Source()
 
 
 def test_an_adapter_s_file_goes_along_by_its_path_from_here(loader, capsys):
     source = source_for([plan(f"{loader}:Mine")], ())
-    assert (source / "my_loader.py").read_text() == loader.read_text()
-    assert (source / "src/skymark/__init__.py").is_file()
+    assert (source.directory / "my_loader.py").read_text() == loader.read_text()
+    assert (source.directory / "src/skymark/__init__.py").is_file()
+    Terminal().sends(source)
     assert "sends 1 named file, " in capsys.readouterr().err
 
 
@@ -87,7 +89,8 @@ def test_a_folder_is_sent_where_it_is_named(here, loader, capsys):
     with pytest.raises(UsageError, match="add --sync data"):
         source_for([folder], ())
     source = source_for([folder], [Path("data")])
-    assert (source / "data" / "one.txt").is_file()
+    assert (source.directory / "data" / "one.txt").is_file()
+    Terminal().sends(source)
     assert "sends 1 named file, 2 KiB: data/one.txt" in capsys.readouterr().err.replace(".00", "")
 
 
@@ -98,7 +101,7 @@ def test_what_stays_is_said(here, capsys):
     subprocess.run(["git", "add", "."], check=True)
     (here / "code" / "new.py").touch()
     (here / "code" / "link.py").symlink_to("/etc/hostname")
-    source_for([plan("numpy")], [Path("code")])
+    Terminal().sends(source_for([plan("numpy")], [Path("code")]))
     said = capsys.readouterr().err
     assert "not sent, because git does not track them: code/" in said
     assert "code/new.py" in said

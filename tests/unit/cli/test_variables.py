@@ -22,11 +22,6 @@ def test_an_option_wins_over_the_file(tmp_path):
     assert options.variables() == {"A": "two words", "B": "3"}
 
 
-def test_what_is_given_stands_in_for_what_is_set_here():
-    options = VariableOptions(env=("A=1",), secret=("A=2", "B=3"))
-    assert options.beside({"A": "0", "C": "4"}) == {"A": "2", "B": "3", "C": "4"}
-
-
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -39,7 +34,7 @@ def test_what_is_given_stands_in_for_what_is_set_here():
 def test_what_is_no_variable_is_refused(given, why):
     options = VariableOptions(**given)
     with pytest.raises(UsageError, match=why):
-        options.beside({})
+        (options.variables(), options.secrets())
 
 
 def test_a_refusal_does_not_show_the_key():

@@ -7,9 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cloud.order import Order
-from skymark.cloud.shared_jobs import group_job_name, outstanding, submission_key
-from skymark.cloud.source import job_name
+from skymark.cloud.submissions import (
+    group_job_name,
+    job_name,
+    outstanding_groups,
+    submission_key,
+)
+from skymark.model.requests import Job, Limits
+from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of, planned_cell
 
 GROUPS = ("clip ViT-B-32:openai fp32", "clip ViT-B/32:openai fp32", "clip RN50:openai fp32")
@@ -23,28 +28,31 @@ def job(id, group, status="SUCCEEDED", run=RUN, key=KEY):
 
 def test_what_is_not_in_the_queue_goes_to_the_run_that_broke_off():
     queue = [job(1, GROUPS[0]), job(2, GROUPS[2], "RUNNING")]
-    assert outstanding(GROUPS, KEY, queue) == ((GROUPS[1],), RUN)
+    assert outstanding_groups(GROUPS, KEY, queue) == ((GROUPS[1],), RUN)
 
 
 @pytest.mark.parametrize("status", ["INIT", "PENDING", "SETTING_UP", "RUNNING", "SUCCEEDED"])
 def test_what_waits_or_runs_or_is_done_is_not_submitted_again(status):
     queue = [job(number, group, status) for number, group in enumerate(GROUPS)]
-    assert outstanding(GROUPS, KEY, queue).groups == ()
+    assert outstanding_groups(GROUPS, KEY, queue).groups == ()
 
 
 def test_a_cancelled_job_counts_as_none_unless_its_group_has_a_newer_one():
     queue = [job(number, group) for number, group in enumerate(GROUPS)]
     cancelled = job(9, GROUPS[1], "CANCELLED")
-    assert outstanding(GROUPS, KEY, [cancelled, *queue]) == ((GROUPS[1],), RUN)
+    assert outstanding_groups(GROUPS, KEY, [cancelled, *queue]) == ((GROUPS[1],), RUN)
     again = job(10, GROUPS[1], "PENDING")
-    assert outstanding(GROUPS, KEY, [again, cancelled, *queue]).groups == ()
+    assert outstanding_groups(GROUPS, KEY, [again, cancelled, *queue]).groups == ()
 
 
 @pytest.mark.parametrize("status", ["FAILED", "FAILED_SETUP", "FAILED_DRIVER"])
 def test_failed_jobs_come_last_and_in_a_run_that_has_none_of_their_bad_ends(status):
     failed, done = job(1, GROUPS[0], status), job(2, GROUPS[1])
-    assert outstanding(GROUPS, KEY, [failed, done]) == ((GROUPS[2],), RUN)
-    assert outstanding(GROUPS, KEY, [failed, done, job(3, GROUPS[2])]) == ((GROUPS[0],), None)
+    assert outstanding_groups(GROUPS, KEY, [failed, done]) == ((GROUPS[2],), RUN)
+    assert outstanding_groups(GROUPS, KEY, [failed, done, job(3, GROUPS[2])]) == (
+        (GROUPS[0],),
+        None,
+    )
 
 
 def test_other_jobs_and_other_submissions_are_not_looked_at():
@@ -53,7 +61,7 @@ def test_other_jobs_and_other_submissions_are_not_looked_at():
         SimpleNamespace(id=2, name=f"{RUN}-slots-1", status="RUNNING"),
         job(3, GROUPS[0], key="ba9876543210"),
     ]
-    assert outstanding(GROUPS, KEY, others) == (GROUPS, None)
+    assert outstanding_groups(GROUPS, KEY, others) == (GROUPS, None)
 
 
 def test_a_job_s_name_is_one_that_skypilot_takes_whatever_the_group_is_called():
@@ -65,31 +73,22 @@ def test_a_job_s_name_is_one_that_skypilot_takes_whatever_the_group_is_called():
 
 
 def test_submissions_are_the_same_if_plan_stores_variables_and_time_limit_are():
-    order = Order(
-        profile="p",
-        plan_hash=None,
-        run_id="a",
-        cluster="c",
-        stores=("s3://one",),
-        variables={"A": "1"},
-        deadline_s=60,
-    )
+    run = run_of(stores=("s3://one",), variables={"A": "1"}, deadline_s=60)
     plan = plan_of(cell_of("a"))
-    key = submission_key(plan, order)
+    key = submission_key(run, plan)
     assert re.fullmatch("[0-9a-f]{12}", key)
-    assert submission_key(plan, order.model_copy(update={"run_id": "b"})) == key
-    changes = ({"stores": ("s3://two",)}, {"variables": {}}, {"deadline_s": None})
-    others = {submission_key(plan, order.model_copy(update=change)) for change in changes}
-    assert len(others | {key, submission_key(plan_of(cell_of("b")), order)}) == 5
+    assert submission_key(run.changed(run_id="b"), plan) == key
+    changes = ({"stores": ("s3://two",)}, {"job": Job()}, {"limits": Limits()})
+    others = {submission_key(run.changed(**change), plan) for change in changes}
+    assert len(others | {key, submission_key(run, plan_of(cell_of("b")))}) == 5
 
 
 def test_a_submission_that_divides_the_plan_otherwise_is_another():
     """Its jobs have other parts: to go on with them would leave cells out."""
     parts = [planned_cell(cell_of("a"), shard_key=str(key)) for key in range(3)]
-    order = Order(profile="p", plan_hash=None, run_id="a", cluster="c", parts=2)
+    run = run_of(parts=2)
     plans = (plan_of(*parts), plan_of(*reversed(parts)))
-    even = [submission_key(plan, order.model_copy(update={"split": "even"})) for plan in plans]
-    assert len({submission_key(plans[0], order), *even}) == 3
-    assert submission_key(plans[0], order.model_copy(update={"split": "balanced:2"})) == (
-        submission_key(plans[0], order)
-    )
+    even = [submission_key(run.changed(job=Job(split="even")), plan) for plan in plans]
+    assert len({submission_key(run, plans[0]), *even}) == 3
+    balanced = run.changed(job=Job(split="balanced:2"))
+    assert submission_key(balanced, plans[0]) == submission_key(run, plans[0])

@@ -33,5 +33,6 @@ def test_only_one_module_reaches_behind_skypilot_s_sdk():
 
 
 def test_no_module_loads_parts_of_skypilot_by_name():
-    for path in (PACKAGE / "cloud").rglob("*.py"):
+    api = PACKAGE / "cloud" / "__init__.py"  # loads its own modules
+    for path in set((PACKAGE / "cloud").rglob("*.py")) - {api}:
         assert "import_module" not in path.read_text(), path

@@ -1,4 +1,4 @@
-"""What is kept at home of a machine: what was ordered, and for a while its secrets."""
+"""What is kept at home of a machine: its run, and for a while its secrets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from multiprocessing import get_context
 
 import pytest
 
+from skymark.cloud.errors import UnknownMachineError
 from skymark.cloud.known_machines import (
     DAY_S,
     claim,
@@ -20,7 +21,7 @@ from skymark.cloud.known_machines import (
     turn_of,
 )
 from skymark.model.errors import UsageError
-from tests.unit.cloud.test_order import order_of
+from tests.rented_runs import run_of
 
 
 @pytest.fixture(autouse=True)
@@ -29,35 +30,63 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_what_was_ordered_is_known_until_the_machine_is_gone():
-    order = order_of()
-    claim(order)
-    assert recall(order.cluster) == order
-    forget(order.cluster)
+    run = run_of()
+    claim(run)
+    assert recall(run.name) == run
+    forget(run.name)
     with pytest.raises(UsageError, match="was not hired from here"):
-        recall(order.cluster)
+        recall(run.name)
+
+
+@pytest.mark.parametrize(
+    ("note", "named"),
+    [
+        ('{"num_nodes": "three", "max_cost_usd": -1, "deadline": 5}', "num_nodes"),
+        ('{"machine": {"nodes": "three"}}', "machine.nodes"),
+        ('{"limits": {"max_cost_usd": -1}}', "limits.max_cost_usd"),
+        ("[", "JSON"),
+    ],
+)
+def test_a_damaged_note_is_refused_with_its_fault_and_its_place(tmp_path, note, named):
+    claim(run_of())
+    (path,) = tmp_path.rglob("skymark-cpu-1.json")
+    path.write_text(note)
+    with pytest.raises(UsageError) as refused:
+        recall("skymark-cpu-1")
+    assert not isinstance(refused.value, UnknownMachineError)
+    assert named in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+def test_a_note_has_no_secret(tmp_path):
+    claim(run_of(secrets={"KEY": "hidden"}))
+    (path,) = tmp_path.rglob("skymark-cpu-1.json")
+    assert "hidden" not in path.read_text()
+    assert "hidden" not in repr(run_of(secrets={"KEY": "hidden"}))
+    assert recall("skymark-cpu-1").job.secrets == {}
 
 
 def test_the_names_of_machines_that_are_not_known_to_be_gone_are_in_use(tmp_path):
     assert known_names() == set()
-    claim(order_of())
-    keep_secrets(order_of().cluster, {"KEY": "value"})
-    assert known_names() == {order_of().cluster}
-    forget(order_of().cluster)
+    claim(run_of())
+    keep_secrets(run_of().name, {"KEY": "value"})
+    assert known_names() == {run_of().name}
+    forget(run_of().name)
     assert known_names() == set()
 
 
 @pytest.mark.parametrize("end", [forget, forget_secrets])
 def test_secrets_are_their_owner_s_alone_and_go_once_the_machine_has_them_or_is_gone(end):
-    claim(order_of())
-    path = keep_secrets(order_of().cluster, {"KEY": "value"})
+    claim(run_of())
+    path = keep_secrets(run_of().name, {"KEY": "value"})
     assert path.stat().st_mode & 0o777 == 0o600
     assert "value" in path.read_text()
-    end(order_of().cluster)
+    end(run_of().name)
     assert not path.exists()
 
 
 def test_secrets_that_a_killed_client_left_go_a_day_later():
-    claim(order_of())
+    claim(run_of())
     left = keep_secrets("skymark-left", {"KEY": "value"})
     new = keep_secrets("skymark-new", {"KEY": "value"})
     assert left.exists()
@@ -72,7 +101,7 @@ def claimed(arguments):
     os.environ["SKYMARK_CACHE"] = cache
     barrier.wait()
     try:
-        claim(order_of())
+        claim(run_of())
     except UsageError as error:
         return str(error)
     return None
@@ -88,20 +117,20 @@ def test_of_many_launches_under_one_name_at_the_same_moment_one_goes_on(tmp_path
     refused = [one for one in said if one is not None]
     assert len(refused) == 3
     assert all("nothing was hired: the name skymark-cpu-1 is in use" in one for one in refused)
-    assert recall(order_of().cluster) == order_of()
-    forget(order_of().cluster)
-    claim(order_of())
+    assert recall(run_of().name) == run_of()
+    forget(run_of().name)
+    claim(run_of())
 
 
 def test_whoever_puts_jobs_into_a_queue_waits_for_the_others(tmp_path):
     said, waiting, entered = [], threading.Event(), threading.Event()
 
-    def announce(text):
+    def tell(text):
         said.append(text)
         waiting.set()
 
     def enter():
-        with turn_of("skymark-one", announce):
+        with turn_of("skymark-one", tell):
             entered.set()
 
     with turn_of("skymark-one", said.append):

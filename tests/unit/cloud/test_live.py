@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.live import down
+from skymark.cloud.machines import down
 from skymark.model.errors import UsageError
 
 

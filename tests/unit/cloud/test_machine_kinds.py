@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from skymark.cloud.order import machine_file, machine_kinds
+from skymark.cloud.rented_run import machine_file, machine_kinds
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.model.errors import UnknownNameError, UsageError
 

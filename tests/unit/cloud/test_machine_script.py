@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from skymark.cloud.known_machines import write_secrets
 from skymark.cloud.machine_script import (
     RESULTS,
     ROOM_BYTES,
@@ -19,9 +20,8 @@ from skymark.cloud.machine_script import (
     secrets_file,
     taking_part,
 )
-from skymark.cloud.stores import write_secrets
 from skymark.resources import resource_directory
-from tests.unit.cloud.test_order import order_of
+from tests.rented_runs import run_of
 
 
 @pytest.fixture
@@ -205,9 +205,9 @@ YAMLS = sorted(resource_directory("sky").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", YAMLS, ids=lambda path: path.stem)
 def test_a_machine_runs_the_plan_that_is_sent_and_else_its_profile(path, tmp_path):
-    order = order_of(stores=("s3://bucket/one two", "wandb"))
-    assert set(machine_variables(order)) >= {"SKYMARK_PROFILE", "SKYMARK_RUN_ID", "SKYMARK_STORES"}
-    sent = {**machine_variables(order), "SKYMARK_PLAN": "/there/plan"}
+    run = run_of(stores=("s3://bucket/one two", "wandb"))
+    assert set(machine_variables(run)) >= {"SKYMARK_PROFILE", "SKYMARK_RUN_ID", "SKYMARK_STORES"}
+    sent = {**machine_variables(run), "SKYMARK_PLAN": "/there/plan"}
     run = sections(path)["run"]
     words = arguments_of(run, tmp_path, sent)
     assert words[words.index("--plan") + 1] == "/there/plan"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.lifecycle.managed import check_managed
-from skymark.cloud.order import Order
 from skymark.cloud.stores import lasting_store
 from skymark.model.errors import UsageError
+from skymark.model.requests import Machine
+from tests.rented_runs import run_of
 
 
 @pytest.mark.parametrize("stores", [(), ("wandb",), ("file:///tmp/results", "wandb")])
@@ -22,16 +22,18 @@ def test_the_first_bucket_is_what_the_next_machine_goes_on_from():
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [({"keep": True}, "leave out --keep"), ({"num_nodes": 2}, "leave out --num-nodes")],
+    [
+        ({"keep": True}, "leave out --keep"),
+        ({"nodes": 2}, "leave out --num-nodes"),
+        ({"idle": True}, "leave out --idle"),
+    ],
 )
 def test_options_that_do_not_go_with_it_are_refused(option: dict[str, object], said: str):
-    order = Order(
-        profile="cpu",
-        plan_hash="0",
-        run_id="one",
-        cluster="skymark-one",
-        lasting_store="s3://nowhere",
-        **option,
-    )
     with pytest.raises(UsageError, match=said):
-        check_managed(order)
+        Machine(managed=True, **option)
+
+
+def test_a_run_without_a_store_that_lasts_is_refused():
+    with pytest.raises(UsageError, match="add --store"):
+        run_of(managed=True)
+    assert run_of(managed=True, stores=("s3://one/",)).lasting_store == "s3://one"

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cloud.order import check_cluster_name
-from skymark.cloud.shared_jobs import outstanding_parts, part_job_name
+from skymark.cloud.submissions import outstanding_parts, part_job_name
+from skymark.model.requests import Machine
 
 KEY = "0123456789ab"
 RUN = "20260101-000000-clip-gpu-abcdef"
@@ -53,4 +53,4 @@ def test_other_jobs_and_other_submissions_are_not_looked_at():
 def test_a_name_tells_people_which_job_of_how_many_it_is():
     assert part_job_name(RUN, KEY, 1, 4, 1) == f"skymark-{RUN}-{KEY}-2of4"
     assert part_job_name(RUN, KEY, 1, 4, 2) == f"skymark-{RUN}-{KEY}-2of4-2"
-    check_cluster_name(part_job_name(RUN, KEY, 1, 4, 2))
+    Machine(name=part_job_name(RUN, KEY, 1, 4, 2))

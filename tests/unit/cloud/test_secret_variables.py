@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.stores import secrets_for, write_secrets
+from skymark.cloud.known_machines import write_secrets
+from skymark.cloud.rented_run import secrets_of
 from tests.examples import examples
 from tests.other_user import needs_second_user, program_of_another_user
+from tests.rented_runs import run_of
 from tests.unit.rundir.past_runs import cell, plan
 
 EVERYTHING = {
@@ -24,6 +26,10 @@ EVERYTHING = {
 }
 SYNTHETIC = plan([cell()])
 REAL = plan([cell().model_copy(update={"specification": {"data": "hf://me/set"}})])
+
+
+def secrets_for(plan, stores, known, **job):
+    return secrets_of(run_of(stores=stores, **job), plan, known)
 
 
 def test_a_run_without_a_bucket_gets_no_key_of_one():
@@ -47,6 +53,11 @@ def test_what_is_not_set_is_not_sent():
 def test_a_run_that_w_and_b_is_disabled_for_gets_no_key_of_it():
     variables = {"WANDB_API_KEY": "w", "WANDB_MODE": "disabled"}
     assert secrets_for(SYNTHETIC, (), variables) == {}
+
+
+def test_a_job_s_own_secrets_count_most_and_its_variables_are_read_for_a_store_s():
+    own = {"variables": {"HF_TOKEN": "mine"}, "secrets": {"OTHER": "o"}}
+    assert secrets_for(REAL, (), {"HF_TOKEN": "h"}, **own) == {"HF_TOKEN": "mine", "OTHER": "o"}
 
 
 TAKE = """

@@ -6,13 +6,8 @@ import os
 import re
 import subprocess
 
-from skymark.cloud.source import (
-    beside_others,
-    job_name,
-    new_submission,
-    source_place,
-    within,
-)
+from skymark.cloud.machine_script import beside_others, source_place, within
+from skymark.cloud.submissions import job_name, new_submission
 
 
 def bash(script, home, **variables):

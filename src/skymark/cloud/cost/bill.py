@@ -1,9 +1,4 @@
-"""The bill of a machine: its price per hour × the time that it is paid for.
-
-Pure functions. The parts before and after the run count too.
-
-Pure functions of the plan and the pins that come with skymark.
-"""
+"""The bill of a machine: its price per hour × the time from the order to its end."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from typing import Literal
 
 from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.machine_script import KILL_AFTER_S
-from skymark.cloud.order import IDLE_MINUTES
+from skymark.cloud.rented_run import IDLE_MINUTES
 from skymark.execute.accelerator import accelerator_venv
 from skymark.execute.duration import run_time
 from skymark.execute.partition.shard import Shard
@@ -114,6 +109,22 @@ def bill_of_time(seconds: float, machines: HiredMachines | None) -> Bill:
 PROVISIONING = Span(low_s=60, expected_s=180, high_s=600)
 """From the order until a job can start. A simulated machine took 58 s; the rest is assumed."""
 
+SKYMARK_ITSELF = ("container.txt", "container-build.txt")
+"""Pins that a machine's set-up installs for skymark."""
+
+START = Span(low_s=5, expected_s=20, high_s=120)
+"""uv, an interpreter and the files of skymark. Assumed."""
+
+EACH_VENV = Span(low_s=2, expected_s=5, high_s=20)
+"""To link and compile the files of one venv that are there already. Assumed."""
+
+ASKED = Span(low_s=3, expected_s=10, high_s=60)
+"""For `skymark doctor` to ask JAX and torch for the accelerator, both at once: 8 to 9 s each on a
+machine with an H100, the first import from its disk included."""
+
+RATES_MB_PER_S = (200, 50, 10)
+"""Unpacked megabytes a second: at best, expected, at worst. Assumed; SkyPilot lists no machine on
+Vast whose network has less than 12 MB/s, and packages travel compressed."""
 
 ALONE = Balanced(workers=1)
 """The split of a plan that one machine has."""
@@ -187,7 +198,7 @@ def billed_time(
 
     Args:
         plan: the cells.
-        set_up: of each machine; see `skymark.cloud.cost.bill`.
+        set_up: of each machine; see `set_up_time`.
         history: earlier runs, on any machine.
         split: of the plan between the machines.
         idle_minutes: without a job, after which they end themselves.
@@ -242,24 +253,6 @@ def longest(times: Sequence[Span]) -> Span:
         expected_s=max(time.expected_s for time in times),
         high_s=max(time.high_s for time in times),
     )
-
-
-SKYMARK_ITSELF = ("container.txt", "container-build.txt")
-"""Pins that a machine's set-up installs for skymark."""
-
-START = Span(low_s=5, expected_s=20, high_s=120)
-"""uv, an interpreter and the files of skymark. Assumed."""
-
-EACH_VENV = Span(low_s=2, expected_s=5, high_s=20)
-"""To link and compile the files of one venv that are there already. Assumed."""
-
-ASKED = Span(low_s=3, expected_s=10, high_s=60)
-"""For `skymark doctor` to ask JAX and torch for the accelerator, both at once: 8 to 9 s each on a
-machine with an H100, the first import from its disk included."""
-
-RATES_MB_PER_S = (200, 50, 10)
-"""Unpacked megabytes a second: at best, expected, at worst. Assumed; SkyPilot lists no machine on
-Vast whose network has less than 12 MB/s, and packages travel compressed."""
 
 
 def set_up_time(plan: Plan) -> Span:

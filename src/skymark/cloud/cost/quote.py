@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from datetime import date
-from typing import Any, Protocol
+from decimal import Decimal
 
 from pydantic import Field
 
 from skymark.cloud.cost.bill import ALONE, BilledTime, billed_time, set_up_time, shared_time
-from skymark.cloud.order import IDLE_MINUTES
+from skymark.cloud.rented_run import IDLE_MINUTES
 from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.duration import Span
-from skymark.model.errors import UsageError
+from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 from skymark.rundir.history import PastRun
 from skymark.suite.registry import suite_named
@@ -57,23 +58,6 @@ class PriceList(Frozen):
     """Day on which the oldest of the prices was last fetched; None where none was needed."""
     problems: tuple[str, ...] = ()
     """Clouds that could not be asked, and why."""
-
-
-class PriceSource(Protocol):
-    """A source of prices; SkyPilot's catalogue is one."""
-
-    def prices_for(self, task: Any, clouds: Collection[str] | None = None) -> PriceList:
-        """Return the offers of the machines that a task can be launched on.
-
-        Args:
-            task: its resources, their alternatives and the number of nodes.
-            clouds: names of the clouds to ask, such as those with credentials; None for every
-                cloud whose prices are known.
-
-        Raises:
-            CatalogueError: there is no catalogue, or it has no such machine.
-        """
-        ...
 
 
 class Cost(Frozen):
@@ -180,40 +164,34 @@ class Quote(Frozen):
 
 
 def quote_for(
-    task: Any,
+    prices: PriceList,
     plan: Plan,
-    source: PriceSource,
+    nodes: int = 1,
     *,
     history: Sequence[PastRun] = (),
     deadline_s: float | None = None,
-    clouds: Collection[str] | None = None,
     idle_minutes: int = IDLE_MINUTES,
     stays: bool = False,
     split: Split = ALONE,
     parts: Collection[int] | None = None,
 ) -> Quote:
-    """Return the cost of a plan on the machines that a task asks for.
+    """Return the cost of a plan on the machines that would do.
 
     Args:
-        task: of `skymark.cloud.sky.tasks.make_task`, with its nodes.
+        prices: of those machines.
         plan: the cells.
-        source: of the prices.
+        nodes: machines that share it.
         history: earlier runs.
         deadline_s: most seconds for set-up and run together.
-        clouds: names of the clouds that may be used; None for every cloud with a known price.
         idle_minutes: without a job, after which the machine ends itself if nobody else does.
         stays: whether nobody ends the machine before.
         split: of the plan between the machines; the one that takes longest decides the time.
         parts: of the split, each on a machine that ends with its part; None for all of them, on
             machines that end together.
-
-    Raises:
-        CatalogueError: no price is known.
     """
-    prices = source.prices_for(task, clouds)
     return Quote(
         profile=plan.profile,
-        num_nodes=task.num_nodes if parts is None else len(parts),
+        num_nodes=nodes if parts is None else len(parts),
         deadline_s=deadline_s,
         offers=prices.offers,
         duration=billed_time(
@@ -264,4 +242,58 @@ def with_slots(
             "duration": quote.duration.model_copy(update={"running": running}),
             "workers": workers_of(plan, quote.cheapest, working, slots),
         }
+    )
+
+
+ROUNDING_USD = 1e-9
+"""Prices are decimal and sums are binary: a figure this little above another one equals it."""
+
+
+def at_most(usd: float) -> str:
+    """Return an upper limit in whole cents, rounded up: who pays so much has enough."""
+    return f"{math.ceil((usd - ROUNDING_USD) * 100) / 100 + 0.0:.2f}"
+
+
+def as_given(usd: float) -> str:
+    """Return an amount with the digits that it was given with, at least two."""
+    given = Decimal(repr(usd))
+    return f"{given:.2f}" if given == round(given, 2) else f"{given:f}"
+
+
+def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
+    """Refuse a run that may cost more than a ceiling on the cheapest machine.
+
+    What counts is the high figure, which a deadline limits; equal to the ceiling is allowed, and
+    so is a ceiling that is equal to the figure as it is shown, which is rounded up. Where the
+    ceiling limits the time, the expected figure counts.
+
+    Raises:
+        GateError: it may cost more.
+    """
+    cost = quote.cost
+    if quote.ceiling_ends_it:
+        if cost.expected_usd > max_cost_usd + ROUNDING_USD:
+            raise GateError(
+                f"this run is expected to cost {at_most(cost.expected_usd)} USD until its machine "
+                f"ends itself, and the ceiling is {as_given(max_cost_usd)} USD; give --max-cost "
+                f"{at_most(cost.expected_usd)} or more, or fewer --scenarios or --adapters"
+            )
+        return
+    if cost.high_usd <= max_cost_usd + ROUNDING_USD:
+        return
+    cheapest = quote.cheapest
+    machines = f"{quote.num_nodes} × " if quote.num_nodes > 1 else ""
+    paid_s = max_cost_usd / (cheapest.hourly_price_usd * quote.num_nodes) * 3600
+    around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
+    work_minutes = int((paid_s - around_s) // 60)
+    action = (
+        f"give a higher --max-cost, --deadline {work_minutes}m or less"
+        if work_minutes >= 1
+        else "give a higher --max-cost"
+    )
+    raise GateError(
+        f"this run may cost up to {at_most(cost.high_usd)} USD (expected "
+        f"{cost.expected_usd:.2f}) on {machines}{cheapest.instance_type} of "
+        f"{cheapest.cloud}, and --max-cost is {as_given(max_cost_usd)} USD; {action}, "
+        "or fewer --scenarios or --adapters"
     )

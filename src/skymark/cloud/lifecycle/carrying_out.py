@@ -6,84 +6,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Protocol
 
-from skymark.cloud.cost.bill import Bill
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.following import Choice, Screen, follow
+from skymark.cloud.lifecycle.following import follow
 from skymark.cloud.lifecycle.results import add_price
-from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
-from skymark.cloud.machine_script import KILL_AFTER_S
-from skymark.cloud.order import Order
+from skymark.cloud.lifecycle.stages import (
+    Callbacks,
+    Choice,
+    Ended,
+    Finished,
+    Hired,
+    Kept,
+    Left,
+    Place,
+    Quoted,
+    Retrieved,
+)
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
 
-GRACE_S = KILL_AFTER_S + 60
-"""Time after which the client ends a run that the machine should have ended: its time was up."""
 
-
-class Place(Protocol):
-    """A place for a run: a new cluster, a kept machine, or SkyPilot's managed jobs."""
-
-    can_be_left: ClassVar[bool]
-    """Whether the user may leave a run going; else Ctrl-C always stops it."""
-    outlived_by_results: ClassVar[bool]
-    """Whether results come home after the machine is gone, from a store; else they come before."""
-
-    def claim(self, order: Order) -> None:
-        """Take the name of a machine that is going to be hired.
-
-        Raises:
-            NameTakenError: it is in use.
-        """
-        ...
-
-    def hire(self, quoted: Quoted, screen: Screen) -> Hired:
-        """Get the machine and begin the job.
-
-        Raises:
-            CloudError: there is no capacity, or the machine did not come up.
-        """
-        ...
-
-    def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
-        """End a run that its user stopped, so that nothing more is measured."""
-        ...
-
-    def take_back(self) -> None:
-        """End a request that was not granted.
-
-        Raises:
-            CloudError: it is not known whether it has ended.
-        """
-        ...
-
-    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
-        """Bring the results into a directory of runs and verify them; faults become problems."""
-        ...
-
-    def keep(self, retrieved: Retrieved) -> Kept:
-        """Leave the machine to its idle timer, because it has what is verified nowhere else."""
-        ...
-
-    def end(self, finished: Finished, screen: Screen) -> float | None:
-        """End the machine and prove it, unless it is to stay.
-
-        Returns:
-            Seconds that it took; None where it stays.
-
-        Raises:
-            StillBillingError: it does not end.
-        """
-        ...
-
-    def bill(self, order: Order) -> Bill | None:
-        """Return the cost of the machine that is gone; None where it is not known."""
-        ...
-
-
-def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> Ended | Kept | Left:
+def carry_out(
+    quoted: Quoted, place: Place, callbacks: Callbacks, results: Path
+) -> Ended | Kept | Left:
     """Hire the machine, run, bring the results home, end the machine, prove it and bill it.
 
     Whatever happens after hiring, the machine is ended before this returns or raises, unless it
@@ -92,30 +39,30 @@ def carry_out(quoted: Quoted, place: Place, screen: Screen, results: Path) -> En
     Args:
         quoted: with its price agreed.
         place: where it runs.
-        screen: progress, output and interruption.
+        callbacks: progress, output and interruption.
         results: directory of runs; this one gets a directory of its own there.
 
     Raises:
         NameTakenError: another launch has a machine of that name; this one touches nothing of it.
         StillBillingError: the machine does not end.
     """
-    place.claim(quoted.order)
+    place.claim(quoted.run)
     try:
-        hired = _hire(quoted, place, screen)
+        hired = _hire(quoted, place, callbacks)
         if isinstance(hired, Left):
             return hired
         if isinstance(hired, Finished):
             place.take_back()
     except BaseException:
-        place.end(Finished(quoted.order, begun=False), screen)
+        place.end(Finished(quoted.run, begun=False), callbacks)
         raise
     if isinstance(hired, Finished):
-        return wind_up(hired, place, screen, results)
-    finished = _follow(quoted, hired, place, screen)
-    return finished if isinstance(finished, Left) else wind_up(finished, place, screen, results)
+        return wind_up(hired, place, callbacks, results)
+    finished = _follow(quoted, hired, place, callbacks)
+    return finished if isinstance(finished, Left) else wind_up(finished, place, callbacks, results)
 
 
-def wind_up(finished: Finished, place: Place, screen: Screen, results: Path) -> Ended | Kept:
+def wind_up(finished: Finished, place: Place, callbacks: Callbacks, results: Path) -> Ended | Kept:
     """Bring the results of a finished run home, end its machine and bill it.
 
     The machine is kept where what it measured is verified neither here nor in a store. The first
@@ -125,79 +72,81 @@ def wind_up(finished: Finished, place: Place, screen: Screen, results: Path) -> 
         StillBillingError: the machine does not end.
     """
     told = "the results come home first; Ctrl-C again leaves them on the machine, and keeps it"
-    with one_interrupt_held(lambda: screen.say(told)) as held:
-        over = _wound_up(finished, place, screen, results)
+    with one_interrupt_held(lambda: callbacks.tell(told)) as held:
+        over = _wound_up(finished, place, callbacks, results)
     return replace(over, retrieved=over.retrieved.interrupted()) if held.came else over
 
 
-def _wound_up(finished: Finished, place: Place, screen: Screen, results: Path) -> Ended | Kept:
+def _wound_up(
+    finished: Finished, place: Place, callbacks: Callbacks, results: Path
+) -> Ended | Kept:
     if place.outlived_by_results and finished.end is not JobEnd.UNSTORED:
         try:
-            gone_after_s = place.end(finished, screen)
+            gone_after_s = place.end(finished, callbacks)
         finally:
-            retrieved = _retrieve(finished, place, screen, results)
+            retrieved = _retrieve(finished, place, callbacks, results)
     else:
         try:
-            retrieved = _retrieve(finished, place, screen, results)
+            retrieved = _retrieve(finished, place, callbacks, results)
         except KeyboardInterrupt:
             problem = "it was interrupted while the results came home"
             retrieved = Retrieved(finished, problems=(problem,), safe=not finished.begun)
         if not retrieved.safe:
             return place.keep(retrieved)
-        gone_after_s = place.end(finished, screen)
-    bill = None if gone_after_s is None else place.bill(finished.order)
+        gone_after_s = place.end(finished, callbacks)
+    bill = None if gone_after_s is None else place.bill(finished.run)
     if bill is not None and retrieved.results is not None and retrieved.results.records:
         add_price(retrieved.results.directory, bill.hourly_price_usd, bill.price_usd)
     return Ended(retrieved, gone_after_s, bill)
 
 
-def _hire(quoted: Quoted, place: Place, screen: Screen) -> Hired | Finished | Left:
+def _hire(quoted: Quoted, place: Place, callbacks: Callbacks) -> Hired | Finished | Left:
     """Get the machine with the run's job on it, or the end of a run that has none."""
     try:
-        return place.hire(quoted, screen)
+        return place.hire(quoted, callbacks)
     except KeyboardInterrupt:
-        if place.can_be_left and screen.stop_or_leave() is Choice.LEAVE:
-            return Left(quoted.order)
-        return place.stop(quoted, None, screen)
+        if place.can_be_left and callbacks.stop_or_leave(quoted.run) is Choice.LEAVE:
+            return Left(quoted.run)
+        return place.stop(quoted, None, callbacks)
     except CloudError as error:
-        return Finished(quoted.order, begun=False, problems=(str(error),))
+        return Finished(quoted.run, begun=False, problems=(str(error),))
 
 
-def _follow(quoted: Quoted, hired: Hired, place: Place, screen: Screen) -> Finished | Left:
+def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) -> Finished | Left:
     """Follow the run to its end. Whatever happens, its results are still to come home."""
-    order = quoted.order
+    run = quoted.run
     try:
-        alone = order.num_nodes == 1
-        end = follow(hired.job, screen.log, screen.say, hired.until_s, alone=alone)
+        alone = run.nodes == 1
+        end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s, alone=alone)
         reason = hired.job.failure() if end is not JobEnd.SUCCEEDED else None
     except KeyboardInterrupt:
-        if place.can_be_left and screen.stop_or_leave() is Choice.LEAVE:
-            return Left(order)
+        if place.can_be_left and callbacks.stop_or_leave(quoted.run) is Choice.LEAVE:
+            return Left(run)
         try:
-            return place.stop(quoted, hired, screen)
+            return place.stop(quoted, hired, callbacks)
         except KeyboardInterrupt:
             problem = "it was not awaited that the run stops"
-            return Finished(order, interrupted=True, problems=(problem,))
+            return Finished(run, interrupted=True, problems=(problem,))
     except (SkymarkError, OSError) as error:
-        return Finished(order, problems=(str(error),))
+        return Finished(run, problems=(str(error),))
     if end is JobEnd.SUCCEEDED:
-        return Finished(order, end=end)
+        return Finished(run, end=end)
     if end is JobEnd.UNSTORED:
         reason = "a store takes nothing, and the results come home from the machine instead"
     why = f": {reason}" if reason else ""
-    return Finished(order, end=end, problems=(f"the run on {order.cluster} {end.value}{why}",))
+    return Finished(run, end=end, problems=(f"the run on {run.name} {end.value}{why}",))
 
 
-def _retrieve(finished: Finished, place: Place, screen: Screen, results: Path) -> Retrieved:
+def _retrieve(finished: Finished, place: Place, callbacks: Callbacks, results: Path) -> Retrieved:
     retrieved = place.retrieve(finished, results)
     found = retrieved.results
     if found is not None and found.whole:
         count = sum(found.records.values())
-        screen.say(f"results verified in {found.directory}: {count} records")
+        callbacks.tell(f"results verified in {found.directory}: {count} records")
     return retrieved
 
 
-def hire_and_leave(quoted: Quoted, place: Place, screen: Screen) -> Left:
+def hire_and_leave(quoted: Quoted, place: Place, callbacks: Callbacks) -> Left:
     """Hire the machine, and return when its job is in the queue, or its set-up done.
 
     The latter where that is all there is to do. The machine is ended where it could not be hired or
@@ -208,33 +157,33 @@ def hire_and_leave(quoted: Quoted, place: Place, screen: Screen) -> Left:
         CloudError: it could not be hired, or its set-up failed.
         StillBillingError: it does not end.
     """
-    with ended_where_not_hired(quoted.order, place, screen):
-        hired = place.hire(quoted, screen)
-        if quoted.order.idle:
-            _await_set_up(hired, screen)
-    return Left(quoted.order)
+    with ended_where_not_hired(quoted.run, place, callbacks):
+        hired = place.hire(quoted, callbacks)
+        if quoted.run.machine.idle:
+            _await_set_up(hired, callbacks)
+    return Left(quoted.run)
 
 
 @contextmanager
-def ended_where_not_hired(order: Order, place: Place, screen: Screen) -> Iterator[None]:
+def ended_where_not_hired(run: RentedRun, place: Place, callbacks: Callbacks) -> Iterator[None]:
     """Take the name of a machine; it is ended where what hires it is interrupted, or fails.
 
     Raises:
         UsageError: another launch has a machine of that name; nothing of it is touched.
         StillBillingError: it does not end.
     """
-    place.claim(order)
+    place.claim(run)
     try:
         yield
     except BaseException:
         try:
             place.take_back()
         finally:
-            place.end(Finished(order, begun=False), screen)
+            place.end(Finished(run, begun=False), callbacks)
         raise
 
 
-def _await_set_up(hired: Hired, screen: Screen) -> None:
-    end = follow(hired.job, screen.log, screen.say, hired.until_s)
+def _await_set_up(hired: Hired, callbacks: Callbacks) -> None:
+    end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s)
     if end is not JobEnd.SUCCEEDED:
-        raise CloudError(f"the set-up of {hired.order.cluster} {end.value}")
+        raise CloudError(f"the set-up of {hired.run.name} {end.value}")

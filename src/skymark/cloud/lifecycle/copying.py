@@ -7,60 +7,19 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.results import Results, launch_of, merge
+from skymark.cloud.lifecycle.results import Results, launch_of, merge, stored_part
 from skymark.cloud.machine_script import RESULTS
-from skymark.cloud.order import Order
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import running_machines
 from skymark.cloud.sky.ssh import host, take
-from skymark.cloud.stores import stores_that_last
-from skymark.model.errors import (
-    DamagedManifestError,
-    SkymarkError,
-    StoreError,
-    StoreRefusedError,
-    UsageError,
-)
+from skymark.model.errors import DamagedManifestError, SkymarkError, StoreRefusedError
 from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
-from skymark.store.fetching import fetch, manifest_in
-from skymark.store.kinds import open_source
-
-
-def stored_part(order: Order, place: Path) -> Path | None:
-    """Fetch a run from the first of its stores that has it; returns its directory of runs.
-
-    Args:
-        order: names the run, its plan and its stores.
-        place: where it goes; made if absent.
-
-    Returns:
-        None where no store gives it: what other machines have must come home all the same.
-
-    Raises:
-        StorageFullError: the directory cannot be written.
-    """
-    for number, address in enumerate(stores_that_last(order.stores)):
-        here = place / str(number)
-        try:
-            with closing(open_source(f"{address}/{order.run_id}")) as source:
-                manifest = manifest_in(source)
-                if manifest is None or manifest.plan_hash != order.plan_hash:
-                    continue
-                fetch(source, here / order.run_id)
-        except (
-            FileNotFoundError,
-            StoreError,
-            UsageError,
-        ):  # a newer skymark's
-            continue
-        return here
-    return None
-
 
 COPIES = 3
 """How often a run is copied, where what came is not what lies on the machine."""
@@ -74,12 +33,14 @@ STEPS = (("", "records", "rounds"), ("samples",), ("logs",))
 
 
 def bring_home(
-    order: Order, directory: Path, running: Callable[[str], int | None] = running_machines
+    run: RentedRun,
+    directory: Path,
+    running: Callable[[str], int | None] = running_machines,
 ) -> Results | None:
     """Copy a run from every node of a cluster into one directory, and verify it there.
 
     Args:
-        order: names the cluster, its nodes, the run and its plan.
+        run: with the cluster's name, its nodes and its plan.
         directory: where it goes; made if absent.
         running: tells how many of a cluster's machines run; None where that is not known.
 
@@ -99,7 +60,7 @@ def bring_home(
             last = copy == COPIES
             shutil.rmtree(staging, ignore_errors=True)
             try:
-                results = _copy(order, staging, whole, running)
+                results = _copy(run, staging, whole, running)
             except DamagedManifestError:
                 if last:
                     raise
@@ -110,7 +71,7 @@ def bring_home(
                 staging.rename(kept)
                 raise StoreRefusedError(f"{error}; all that came is in {kept}") from error
             except CloudError as error:
-                raise _with_what_came(error, order, staging, whole, directory) from error
+                raise _with_what_came(error, run, staging, whole, directory) from error
             if last or results is None or (results.faithful and not results.differing):
                 break
         if results is None or not whole.exists():
@@ -122,52 +83,52 @@ def bring_home(
 
 
 def _copy(
-    order: Order, staging: Path, whole: Path, running: Callable[[str], int | None]
+    run: RentedRun, staging: Path, whole: Path, running: Callable[[str], int | None]
 ) -> Results | None:
     """Copy the parts of a run from their machines, make them one, and compare it with them.
 
     Where a machine is lost, what a store has of the run is one more part.
     """
-    parts = _parts(order, staging)
+    parts = _parts(run, staging)
     silent: dict[int, UnreachableError] = {}
     taken: dict[int, list[str]] = {}
     left: list[str] = []
     for node, place in enumerate(parts):
         place.mkdir(parents=True)
         try:
-            taken[node], strange = _take(order, node, place)
+            taken[node], strange = _take(run, node, place)
             left += strange
         except UnreachableError as error:
             silent[node] = error
-    living = running(order.cluster) if 0 < len(silent) < order.num_nodes else None
-    if silent and (living is None or not 0 < living <= order.num_nodes - len(silent)):
+    living = running(run.name) if 0 < len(silent) < run.nodes else None
+    if silent and (living is None or not 0 < living <= run.nodes - len(silent)):
         raise next(iter(silent.values()))
-    stored = stored_part(order, staging / "stored") if silent else None
+    stored = stored_part(run, staging / "stored") if silent else None
     all_parts = parts if stored is None else [*parts, stored]
-    results = merge(all_parts, order.run_id, whole, order.plan_hash, left)
+    results = merge(all_parts, run.run_id, whole, run.plan_hash, left)
     if results is None:
         return None
     changes: dict[str, object] = {
-        "unequal": _unequal(order, whole, taken, staging),
+        "unequal": _unequal(run, whole, taken, staging),
         "lost": tuple(silent),
     }
     if silent and results.missing:
         cells = RunDirectory(whole).manifest().cells
-        changes["again"] = launch_of((cells[id] for id in results.missing), order)
+        changes["again"] = launch_of((cells[id] for id in results.missing), run)
     return results.model_copy(update=changes)
 
 
-def _parts(order: Order, staging: Path) -> list[Path]:
-    return [staging / str(node) for node in range(order.num_nodes)]
+def _parts(run: RentedRun, staging: Path) -> list[Path]:
+    return [staging / str(node) for node in range(run.nodes)]
 
 
 def _with_what_came(
-    error: CloudError, order: Order, staging: Path, whole: Path, directory: Path
+    error: CloudError, run: RentedRun, staging: Path, whole: Path, directory: Path
 ) -> CloudError:
     """Put what came before an error into a run's directory; returns the error that says so."""
     shutil.rmtree(whole, ignore_errors=True)
     with suppress(SkymarkError, OSError):
-        came = merge(_parts(order, staging), order.run_id, whole, order.plan_hash)
+        came = merge(_parts(run, staging), run.run_id, whole, run.plan_hash)
         if came is not None and came.records and not directory.exists():
             _put_in_place(whole, directory, better=False)
             count = sum(came.records.values())
@@ -175,15 +136,15 @@ def _with_what_came(
     return error
 
 
-def _take(order: Order, node: int, place: Path) -> tuple[list[str], list[str]]:
+def _take(run: RentedRun, node: int, place: Path) -> tuple[list[str], list[str]]:
     """Copy the files of a run from a node, the small ones first; returns their paths.
 
     Returns:
         The paths that came, and those that were left there: no regular files, or too large.
     """
-    sizes, left = _listed(order, node, place)
-    there = f"{host(order.cluster, node)}:{RESULTS}/"
-    steps = [[path for path in sizes if _step_of(order, path) == step] for step in STEPS]
+    sizes, left = _listed(run, node, place)
+    there = f"{host(run.name, node)}:{RESULTS}/"
+    steps = [[path for path in sizes if _step_of(run, path) == step] for step in STEPS]
     if sum(sizes.values()) <= LITTLE_BYTES:
         steps = [list(sizes)]
     for paths in filter(None, steps):
@@ -197,22 +158,22 @@ def _take(order: Order, node: int, place: Path) -> tuple[list[str], list[str]]:
         listed = place.with_suffix(".list")
         listed.write_text("\n".join(paths))
         options = (*LISTED, f"--files-from={listed}")
-        take(order.cluster, *options, there, f"{place}/", size_bytes=size_bytes)
-    return [path for path in sizes if path != f"{order.run_id}.outcome"], left
+        take(run.name, *options, there, f"{place}/", size_bytes=size_bytes)
+    return [path for path in sizes if path != f"{run.run_id}.outcome"], left
 
 
-def _listed(order: Order, node: int, place: Path) -> tuple[dict[str, int], list[str]]:
+def _listed(run: RentedRun, node: int, place: Path) -> tuple[dict[str, int], list[str]]:
     """Return the sizes of a run's files on a node by path, small ones first, and what is left."""
-    run = order.run_id
-    folders = [f"--include=/{run}/{one}" for name in FOLDERS for one in (f"{name}/", f"{name}/*")]
+    id = run.run_id
+    folders = [f"--include=/{id}/{one}" for name in FOLDERS for one in (f"{name}/", f"{name}/*")]
     listed = take(
-        order.cluster,
+        run.name,
         *("--dry-run", "--out-format=%i %l %n", "--links", "--specials"),
-        *(f"--include=/{one}" for one in (f"{run}.outcome", f"{run}/")),
-        *(f"--include=/{run}/{one}" for one in (MANIFEST, SUMS, "rounds/*/*")),
+        *(f"--include=/{one}" for one in (f"{id}.outcome", f"{id}/")),
+        *(f"--include=/{id}/{one}" for one in (MANIFEST, SUMS, "rounds/*/*")),
         *folders,
         "--exclude=*",
-        f"{host(order.cluster, node)}:{RESULTS}/",
+        f"{host(run.name, node)}:{RESULTS}/",
         f"{place}/",
     )
     found: list[tuple[int, str]] = []
@@ -220,21 +181,21 @@ def _listed(order: Order, node: int, place: Path) -> tuple[dict[str, int], list[
     for line in listed.splitlines():
         kind, _, rest = line.partition(" ")
         size, _, path = rest.partition(" ")
-        name = path.removeprefix(f"{run}/")
-        if kind[1:2] == "d" or not (path == f"{run}.outcome" or RUN_FILE.fullmatch(name)):
+        name = path.removeprefix(f"{id}/")
+        if kind[1:2] == "d" or not (path == f"{id}.outcome" or RUN_FILE.fullmatch(name)):
             continue
         if kind.startswith(">f") and size.isdecimal() and int(size) <= LARGEST_FILE_BYTES:
             found.append((int(size), path))
         else:
             left.append(path)
-    found.sort(key=lambda one: (_step_of(order, one[1]) != STEPS[0], one[0]))
+    found.sort(key=lambda one: (_step_of(run, one[1]) != STEPS[0], one[0]))
     whole_bytes = list(itertools.accumulate(size for size, _ in found))
     most = min(MOST_FILES, bisect.bisect_right(whole_bytes, MOST_BYTES))
     return {path: size for size, path in found[:most]}, left + [path for _, path in found[most:]]
 
 
-def _step_of(order: Order, path: str) -> tuple[str, ...]:
-    folder, slash, _ = path.removeprefix(f"{order.run_id}/").partition("/")
+def _step_of(run: RentedRun, path: str) -> tuple[str, ...]:
+    folder, slash, _ = path.removeprefix(f"{run.run_id}/").partition("/")
     return next(step for step in STEPS if (folder if slash else "") in step)
 
 
@@ -255,7 +216,7 @@ def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
 
 
 def _unequal(
-    order: Order, directory: Path, taken: Mapping[int, Sequence[str]], staging: Path
+    run: RentedRun, directory: Path, taken: Mapping[int, Sequence[str]], staging: Path
 ) -> tuple[str, ...]:
     """Return the files of a run that are not what lies on its machines, compared by checksum.
 
@@ -265,16 +226,16 @@ def _unequal(
     found: list[str] = []
     listed = staging / "compared"
     for node, paths in taken.items():
-        names = [path.removeprefix(f"{order.run_id}/") for path in paths]
+        names = [path.removeprefix(f"{run.run_id}/") for path in paths]
         listed.write_text("\n".join(name for name in names if name not in ours))
         if not listed.stat().st_size:
             continue
         said = take(
-            order.cluster,
+            run.name,
             *(*LISTED, "--checksum", "--dry-run", "--no-times", "--no-perms"),
             "--out-format=%i %n",
             f"--files-from={listed}",
-            f"{host(order.cluster, node)}:{RESULTS}/{order.run_id}/",
+            f"{host(run.name, node)}:{RESULTS}/{run.run_id}/",
             f"{directory}/",
         )
         lines = [line.partition(" ") for line in said.splitlines()]

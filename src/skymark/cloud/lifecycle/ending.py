@@ -3,173 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import ClassVar
 
 from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, forget, hired, note_hired
-from skymark.cloud.lifecycle.following import Say
+from skymark.cloud.lifecycle.disappearance import DROPPED_S, QUIET_S, Disappearance
+from skymark.cloud.sky.clusters import (
+    ProviderList,
+    end_cluster,
+    find_cluster,
+    hired_machines,
+    is_up,
+)
+from skymark.cloud.sky.managed_jobs import ManagedJob, find_managed_job
 from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.held_interrupts import one_interrupt_held
-
-
-def not_proved_gone(machines: HiredMachines, problem: str, *, runs: bool = False) -> str:
-    """Return the sentence that names machines which cost money, and how to end them.
-
-    Args:
-        machines: their facts.
-        problem: why they are not proved gone.
-        runs: whether their provider lists them as running.
-    """
-    name, address = machines.name, machines.address
-    state = "IS STILL THERE AND COSTS MONEY" if runs else "IS NOT PROVED GONE AND MAY COST MONEY"
-    page = "the provider's own page" if address is None else f"{address.provider}'s own page"
-    return (
-        f"{name} {state}: {machines.in_words}. {problem}. End it: `skymark down {name}`; where "
-        f"that fails, on {page}"
-    )
-
-
-@contextmanager
-def named_where_left(cluster: str, say: Say) -> Iterator[None]:
-    """Name a machine that was hired and is not proved gone, whatever ends a command early."""
-    try:
-        yield
-    except (StillBillingError, NameTakenError):
-        raise  # it names them itself; they are another command's
-    except BaseException:
-        if (machines := hired(cluster)) is not None:
-            say(not_proved_gone(machines, "this command ended before it was ended"))
-        raise
-
-
-QUIET_S = 40.0
-"""How long a list may lack machines that run: one look at it proves nothing."""
-DROPPED_S = 4.0
-"""How long it has to lack machines of which it said before that they were about to end."""
-LOOKS = 3
-"""The fewest looks that prove anything."""
-
-_Moment = tuple[float, float]
-"""When a provider was asked, and when it had answered, in s."""
-
-
-class Disappearance:
-    """What a provider's list said of machines, look by look.
-
-    Gone are those that were about to end, by the list, and then were no longer on it; and those
-    of which it said for `QUIET_S` that none runs. A machine that runs refutes what came before.
-
-    Args:
-        ids: of the machines, as far as they are known.
-        quiet_s: in place of `QUIET_S`.
-        dropped_s: in place of `DROPPED_S`.
-    """
-
-    def __init__(
-        self, ids: Iterable[str] = (), quiet_s: float = QUIET_S, dropped_s: float = DROPPED_S
-    ) -> None:
-        self.ids = set(ids)
-        """Those that were ever listed, too."""
-        self.running: frozenset[str] = frozenset()
-        """By the last look."""
-        self._quiet_s = quiet_s
-        self._dropped_s = dropped_s
-        self._ending: set[str] = set()
-        """Listed as about to end, and never as running since."""
-        self._quiet: list[_Moment] = []
-        """Moments of the looks since one last ran."""
-        self._absent: list[_Moment] = []
-        """Moments of the looks since one was last listed."""
-
-    def look(self, listed: Mapping[str, bool], asked_s: float, answered_s: float) -> None:
-        """Take in what the list said at some moment between the question and its answer.
-
-        Args:
-            listed: whether each machine on it runs, by its id.
-            asked_s: when the provider was asked.
-            answered_s: when the answer was there, by the same clock.
-        """
-        moment = asked_s, answered_s
-        self.ids |= set(listed)
-        self.running = frozenset(id for id, runs in listed.items() if runs)
-        self._ending = (self._ending | set(listed)) - self.running
-        self._quiet = [] if self.running else [*self._quiet, moment]
-        self._absent = [] if listed else [*self._absent, moment]
-
-    @property
-    def proved(self) -> bool:
-        """Whether all are gone."""
-        if self.ids and self.ids <= self._ending and _lasted(self._absent, self._dropped_s):
-            return True
-        return _lasted(self._quiet, self._quiet_s)
-
-
-def _lasted(moments: list[_Moment], seconds: float) -> bool:
-    if len(moments) < LOOKS:
-        return False
-    (_, first_answered_s), (last_asked_s, _) = moments[0], moments[-1]
-    return last_asked_s - first_answered_s >= seconds
-
+from skymark.model.errors import UsageError
 
 GONE_TIMEOUT_S = 300.0
+POLL_S = 1.0
+LOOK_S = 15.0
+"""Between two looks at a managed job: as often as SkyPilot itself looks, and each costs seconds of
+CPU."""
 
-
-class Endable(Protocol):
-    """A cluster or a managed job, as SkyPilot ends it."""
-
-    @property
-    def name(self) -> str:
-        """Its name, as `skymark status` shows it."""
-        ...
-
-    @property
-    def hires_again(self) -> bool:
-        """Whether SkyPilot hires another machine for it until SkyPilot itself has ended it."""
-        ...
-
-    def hired(self) -> HiredMachines | None:
-        """Return what SkyPilot knows of its machines; None where it knows none.
-
-        Raises:
-            CloudError: SkyPilot does not answer.
-        """
-        ...
-
-    def end(self) -> bool:
-        """Have SkyPilot end it, and return when it says that it has; False where it knows none.
-
-        Raises:
-            CloudError: it did not.
-        """
-        ...
-
-
-class Provider(Protocol):
-    """The provider of machines, asked without SkyPilot's record of them."""
-
-    def can_be_asked(self, machines: HiredMachines) -> bool:
-        """Whether it can be asked from here."""
-        ...
-
-    def look(self, machines: HiredMachines) -> Mapping[str, bool]:
-        """Return whether each machine on its list runs, by its id.
-
-        Raises:
-            CloudError: it does not answer.
-        """
-        ...
-
-    def end(self, machines: HiredMachines) -> None:
-        """Tell it to end the machines.
-
-        Raises:
-            CloudError: it did not take the order.
-        """
-        ...
+Tell = Callable[[str], None]
+"""Shows a line of progress."""
 
 
 @dataclass(frozen=True)
@@ -215,8 +77,114 @@ class Gone:
         )
 
 
+def prove_gone(cluster: str, tell: Tell) -> Gone:
+    """End a cluster's machines; returns when they are gone, also if there were none.
+
+    Raises:
+        StillBillingError: a machine is not proved gone; the message has its id and price.
+    """
+    return until_gone(EndableCluster(cluster), ProviderList(), tell)
+
+
+def prove_job_gone(name: str, tell: Tell, job: ManagedJob | None = None) -> Gone:
+    """End a managed job; returns when it has no machine, also if there was no such job.
+
+    Args:
+        name: the job's.
+        tell: told what happens.
+        job: where it has been found already.
+
+    Raises:
+        StillBillingError: a machine is not proved gone; the message has its id and price.
+    """
+    return until_gone(EndableJob(name, job), ProviderList(), tell)
+
+
+def is_gone(cluster: str) -> bool:
+    """Whether a cluster's provider has listed none of its machines for long; ends nothing.
+
+    It returns at once where a machine runs, or nobody can tell.
+    """
+    machines, provider, proof = hired(cluster), ProviderList(), Disappearance()
+    if machines is None or not provider.can_be_asked(machines):
+        return False
+    with suppress(CloudError):
+        while not proof.proved:
+            look_at(provider, machines, proof)
+            if proof.running:
+                return False
+            time.sleep(POLL_S)
+        return True
+    return False
+
+
+def look_at(provider: ProviderList, machines: HiredMachines, proof: Disappearance) -> None:
+    """Take one look at a provider's list of machines.
+
+    Raises:
+        CloudError: it does not answer.
+    """
+    asked_s = time.monotonic()
+    proof.look(provider.look(machines), asked_s, time.monotonic())
+
+
+@dataclass(frozen=True)
+class EndableCluster:
+    """A cluster, as SkyPilot ends it."""
+
+    name: str
+    hires_again: ClassVar[bool] = False
+    """Whether SkyPilot hires another machine for it until SkyPilot itself has ended it."""
+
+    def hired(self) -> HiredMachines | None:
+        """Return SkyPilot's record of its machines."""
+        return hired_machines(self.name)
+
+    def end(self) -> bool:
+        """Have it ended; SkyPilot's record of it goes with it."""
+        try:
+            end_cluster(self.name)
+        except UsageError:
+            return False
+        while (record := find_cluster(self.name, refresh=True)) is not None:
+            if is_up(record):
+                raise CloudError("SkyPilot has it as up after it was told to end it")
+            time.sleep(POLL_S)
+        return True
+
+
+@dataclass
+class EndableJob:
+    """A managed job, as SkyPilot ends it."""
+
+    name: str
+    job: ManagedJob | None = None
+    hires_again: bool = field(default=True, init=False)
+
+    def hired(self) -> HiredMachines | None:
+        """Return SkyPilot's record of the machine that it has now."""
+        job = self._known()
+        return None if job is None else hired_machines(job.machine, job.name)
+
+    def end(self) -> bool:
+        """Have it cancelled, where it has not ended, and its machine ended."""
+        job = self._known()
+        if job is None:
+            return False
+        while not (job.end() and all(one.ended for one in job.machines())):
+            time.sleep(LOOK_S)
+        return True
+
+    def _known(self) -> ManagedJob | None:
+        self.job = self.job or find_managed_job(self.name)
+        return self.job
+
+
 def until_gone(
-    what: Endable, provider: Provider, say: Say, patience: Patience = Patience()
+    what: EndableCluster | EndableJob,
+    provider: ProviderList,
+    tell: Tell,
+    patience: Patience = Patience(),
 ) -> Gone:
     """End machines whatever goes wrong on the way, until they are gone or the time is up.
 
@@ -226,14 +194,20 @@ def until_gone(
         StillBillingError: they are not proved gone; the message has their ids, their price and the
             command that ends them.
     """
-    return _Ending(what, provider, say, patience).carry_out()
+    return _Ending(what, provider, tell, patience).carry_out()
 
 
 class _Ending:
-    def __init__(self, what: Endable, provider: Provider, say: Say, patience: Patience) -> None:
+    def __init__(
+        self,
+        what: EndableCluster | EndableJob,
+        provider: ProviderList,
+        tell: Tell,
+        patience: Patience,
+    ) -> None:
         self._what = what
         self._provider = provider
-        self._tell_user = say
+        self._tell_user = tell
         self._patience = patience
         self._began_s = time.monotonic()
         self._machines = hired(what.name)
@@ -299,9 +273,9 @@ class _Ending:
 
     def _learn(self) -> None:
         """Take the facts of the machines from SkyPilot, as long as it has them."""
-        found = self._what.hired()
-        if found is not None:
-            self._machines = found.with_what_was_told(self._machines)
+        known = self._what.hired()
+        if known is not None:
+            self._machines = known.with_what_was_told(self._machines)
             note_hired(self._machines)
         if self._machines is not None:
             self._proof.ids |= set(self._machines.ids)
@@ -310,9 +284,7 @@ class _Ending:
         if self._machines is None or not self._can_be_asked():
             return
         try:
-            asked_s = time.monotonic()
-            listed = self._provider.look(self._machines)
-            self._proof.look(listed, asked_s, time.monotonic())
+            look_at(self._provider, self._machines, self._proof)
         except CloudError as error:
             self._note("list", str(error))
             return
@@ -373,3 +345,33 @@ class _Ending:
     def _note_that_it_is_left(self) -> None:
         with suppress(OSError):
             note_hired(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))
+
+
+def not_proved_gone(machines: HiredMachines, problem: str, *, runs: bool = False) -> str:
+    """Return the sentence that names machines which cost money, and how to end them.
+
+    Args:
+        machines: their facts.
+        problem: why they are not proved gone.
+        runs: whether their provider lists them as running.
+    """
+    name, address = machines.name, machines.address
+    state = "IS STILL THERE AND COSTS MONEY" if runs else "IS NOT PROVED GONE AND MAY COST MONEY"
+    page = "the provider's own page" if address is None else f"{address.provider}'s own page"
+    return (
+        f"{name} {state}: {machines.in_words}. {problem}. End it: `skymark down {name}`; where "
+        f"that fails, on {page}"
+    )
+
+
+@contextmanager
+def named_where_left(cluster: str, tell: Tell) -> Iterator[None]:
+    """Name a machine that was hired and is not proved gone, whatever ends a command early."""
+    try:
+        yield
+    except (StillBillingError, NameTakenError):
+        raise  # it names them itself; they are another command's
+    except BaseException:
+        if (machines := hired(cluster)) is not None:
+            tell(not_proved_gone(machines, "this command ended before it was ended"))
+        raise

@@ -1,53 +1,42 @@
-"""Follow a job to its end: progress, output, interruption, and requests to take back."""
+"""Follow a job to its end, through broken connections, lost machines and servers that restart."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Protocol, TextIO, cast
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol, TextIO, cast
 
-from skymark.cloud.errors import CloudError, MachineLostError
-from skymark.cloud.machine_script import stall_token
-from skymark.cloud.sky.jobs import ENDS, JobEnd, take_back
+from skymark.cloud.errors import CloudError, MachineLostError, UnreachableError
+from skymark.cloud.lifecycle.results import phase_in
+from skymark.cloud.machine_script import RESULTS, stall_token
+from skymark.cloud.rented_run import RentedRun
+from skymark.cloud.sky.clusters import running_machines
+from skymark.cloud.sky.jobs import ENDS, JobEnd
+from skymark.cloud.sky.ssh import PAUSE_S, host, take
 from skymark.cloud.waiting import BackgroundCall, clock_s
-from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import UsageError
 from skymark.store.storing import stalled
-
-Say = Callable[[str], None]
-"""Shows one line of progress."""
-
-
-class Choice(StrEnum):
-    """A user's answer after Ctrl-C."""
-
-    STOP = "stop"
-    LEAVE = "leave"
-
-
-@dataclass(frozen=True)
-class Screen:
-    """Callbacks while a machine works."""
-
-    say: Say
-    log: TextIO
-    """Gets the machine's output."""
-    interrupted: Callable[[], Choice]
-    """Asks whether to stop the machine or to leave it running."""
-
-    def stop_or_leave(self) -> Choice:
-        """Ask once what is to become of the machine; a second Ctrl-C stops it."""
-        try:
-            return self.interrupted()
-        except (KeyboardInterrupt, EOFError):
-            return Choice.STOP
-
 
 RETRY_S = 5.0
 UNREACHABLE_S = 900.0
 """How long a machine may be out of reach before it is given up."""
+LOOK_S = 30.0
+"""Between two questions to the provider of several machines."""
+CANCELLED_S = 30.0
+"""Time that SkyPilot gives the processes of a cancelled job to end."""
+
+SET_UP_DONE = "setup 0"
+DONE = "run 0"
+"""Outcomes that `skymark.cloud.machine_script.script` writes."""
+FAILED = next(code for code, end in ENDS.items() if end is JobEnd.FAILED)
+
+Tell = Callable[[str], None]
+"""Shows a line of progress."""
 
 
 class RunningJob(Protocol):
@@ -79,6 +68,111 @@ class RunningJob(Protocol):
         ...
 
 
+@dataclass
+class ClusterJob:
+    """A run's job on the nodes of a cluster. Implements `RunningJob`.
+
+    Where SkyPilot does not answer, its machines tell its end: without that, one could end itself as
+    idle while its client still waits for SkyPilot, and what it measured would go with it. Where
+    some of several machines are lost, it ends with the parts of the others; SkyPilot's own job
+    does not end then, for it waits for the lost machine.
+    """
+
+    job: RunningJob
+    run: RentedRun
+    tell: Tell
+    running: Callable[[str], int | None] = running_machines
+    """Tells how many of a cluster's machines run; None where that is not known."""
+    look_s: float = LOOK_S
+    _told: bool = field(default=False, init=False)
+    """Whether the user knows that SkyPilot does not answer."""
+    _living: int | None = field(default=None, init=False)
+    """Machines that are left, once some are lost."""
+    _lost: list[tuple[int, float]] = field(default_factory=list, init=False)
+    """How many were found lost, and at which moment of `clock_s`."""
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.job.name
+
+    def show(self, log: TextIO) -> int | None:
+        """Write the output until the job ends, or the part of each machine that is left."""
+        if self.run.nodes == 1:
+            return self.job.show(log)
+        output = BackgroundCall(lambda: self.job.show(log))
+        while not output.wait(clock_s() + self.look_s):
+            if self._over():
+                return FAILED
+        if output.raised is not None:
+            raise output.raised
+        code: int | None = output.result
+        return code
+
+    def ended(self) -> JobEnd | None:
+        """Return the end of the job, or of the parts of all machines that are left."""
+        try:
+            end = self._told_end()
+        except (CloudError, UsageError):
+            over = self._over()
+            if self._living is None:
+                raise
+            return JobEnd.FAILED if over else None
+        return JobEnd.FAILED if end is None and self._over() else end
+
+    def is_lost(self) -> bool:
+        """Whether all machines are gone."""
+        return self.job.is_lost()
+
+    def failure(self) -> str | None:
+        """Return why it failed, or how many machines are lost, where that is known."""
+        if self._living is None:
+            return self.job.failure()
+        nodes = self.run.nodes
+        return f"{nodes - self._living} of its {nodes} machines are gone"
+
+    def stop(self) -> None:
+        """End it now."""
+        self.job.stop()
+
+    def absent_s(self, until_s: float) -> float:
+        """Return for how long machines were lost, of all together, until a moment."""
+        return sum(count * max(0.0, until_s - at_s) for count, at_s in self._lost)
+
+    def _told_end(self) -> JobEnd | None:
+        """Return the end by SkyPilot's word, or by the machines' where it does not answer."""
+        try:
+            return self.job.ended()
+        except CloudError as error:
+            try:
+                end = end_there(self.run)
+            except (UnreachableError, UsageError):
+                raise error from None
+            if end is None and not self._told:
+                self.tell(
+                    f"SkyPilot does not answer ({error}); {self.name} itself says that the run "
+                    "goes on, and is asked until it has ended"
+                )
+                self._told = True
+            return end
+
+    def _over(self) -> bool:
+        """Whether machines of several are lost, and all others have ended their parts."""
+        nodes = self.run.nodes
+        living = None if nodes == 1 else self.running(self.run.name)
+        if living is None or not 0 < living < nodes:
+            return False
+        if living != self._living:
+            before = nodes if self._living is None else self._living
+            self._lost.append((before - living, clock_s()))
+            self._living = living
+            self.tell(
+                f"{self.name} has lost machines: {living} of {nodes} are left; what they measure "
+                "comes home when they have ended"
+            )
+        return parts_over(self.run)
+
+
 class WatchedLog:
     """Output of a job that is looked at for a text on its way."""
 
@@ -107,7 +201,7 @@ class WatchedLog:
 def follow(
     job: RunningJob,
     log: TextIO,
-    say: Say,
+    tell: Tell,
     until_s: float | None,
     retry_s: float = RETRY_S,
     *,
@@ -118,7 +212,7 @@ def follow(
     Args:
         job: it is stopped where its time is up, also where the connection was away just then.
         log: gets the output.
-        say: told when the connection breaks.
+        tell: told when the connection breaks.
         until_s: a moment of `clock_s`, after which it is stopped; None for no limit.
         retry_s: time between two attempts to reach the machine.
         alone: whether it is on one machine: of several, one may wait for a store while others
@@ -154,7 +248,7 @@ def follow(
             lost_s = lost_s or clock_s()
             if clock_s() - lost_s > UNREACHABLE_S:
                 raise
-            say(f"{job.name} does not answer ({error}); the run goes on there, trying again")
+            tell(f"{job.name} does not answer ({error}); the run goes on there, trying again")
             end = None
         if end is not None:
             return end
@@ -178,34 +272,51 @@ def _is_lost(job: RunningJob) -> bool:
         return False
 
 
-class RequestInFlight:
-    """At most one request for a machine or a job, from when it is made until it is granted."""
+def await_outcome(run: RentedRun) -> None:
+    """Wait until every node of a cluster has written down the end of its part of a run.
 
-    def __init__(self) -> None:
-        self._asked: Any = None
+    Raises:
+        CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
+            reached.
+    """
+    for node in range(run.nodes):
+        _fetch(run, node, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S))
 
-    def make(self, call: Callable[[], Any]) -> Any:
-        """Make a request, note it and return it.
 
-        Ctrl-C counts when that is done: of a request that is half made nobody knows whether it was
-        heard. A second one counts at once.
-        """
-        with one_interrupt_held() as held:
-            self._asked = call()
-        if held.came:
-            raise KeyboardInterrupt
-        return self._asked
+def parts_over(run: RentedRun) -> bool:
+    """Whether some node of a cluster answers, and all that do have ended their part of a run."""
+    answers = []
+    for node in range(run.nodes):
+        with suppress(UnreachableError):
+            answers.append(_fetch_if_there(run, node))
+    return bool(answers) and all(answers)
 
-    def granted(self) -> None:
-        """Forget it: there is nothing to take back any more."""
-        self._asked = None
 
-    def take_back(self) -> None:
-        """End it, if it has not been granted.
+def end_there(run: RentedRun) -> JobEnd | None:
+    """Return the end of a run, as all nodes of its cluster have written it down; else None.
 
-        Raises:
-            CloudError: it is not known whether it has ended.
-        """
-        if self._asked is not None:
-            take_back([self._asked])
-            self._asked = None
+    Raises:
+        UnreachableError: a node does not answer.
+        UsageError: there is no such cluster any more.
+    """
+    outcomes = [_fetch_if_there(run, node) for node in range(run.nodes)]
+    if not all(outcomes) or SET_UP_DONE in outcomes:
+        return None
+    return JobEnd.SUCCEEDED if set(outcomes) == {DONE} else JobEnd.FAILED
+
+
+def _fetch_if_there(run: RentedRun, node: int) -> str:
+    try:
+        return _fetch(run, node)
+    except UnreachableError:
+        raise
+    except CloudError:  # there is none yet
+        return ""
+
+
+def _fetch(run: RentedRun, node: int, attempts: int = 1) -> str:
+    name = f"{run.run_id}.outcome"
+    there = f"{host(run.name, node)}:{RESULTS}/{name}"
+    with TemporaryDirectory() as place:  # rsync would take another node's for this one's
+        take(run.name, there, place, attempts=attempts)
+        return phase_in(Path(place), name)

@@ -1,4 +1,4 @@
-"""SkyPilot's managed jobs: one machine after another, and plans that several jobs share.
+"""SkyPilot's managed jobs, alone or sharing a plan: where a machine is taken away, another goes on.
 
 What was measured lies in a store that outlives the machine, cell by cell and round by round. There
 the next machine finds it, and from there the results come home.
@@ -7,7 +7,7 @@ the next machine finds it, and from there the results come home.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +16,14 @@ from typing import ClassVar
 from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, claim, keep_plan, note_hired, taken
-from skymark.cloud.lifecycle.carrying_out import GRACE_S, ended_where_not_hired
-from skymark.cloud.lifecycle.following import RequestInFlight, Say, Screen
-from skymark.cloud.lifecycle.gone import LOOK_S, prove_job_gone
+from skymark.cloud.lifecycle.asking import RequestInFlight
+from skymark.cloud.lifecycle.carrying_out import ended_where_not_hired
+from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
 from skymark.cloud.lifecycle.quoting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.retrieving import from_machine, from_store
-from skymark.cloud.lifecycle.stages import Finished, Hired, Kept, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Callbacks, Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
-from skymark.cloud.order import Order
-from skymark.cloud.shared_jobs import part_job_name
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.sky.managed_jobs import (
@@ -33,26 +32,15 @@ from skymark.cloud.sky.managed_jobs import (
     find_managed_job,
     request_managed_job,
 )
-from skymark.cloud.sky.ssh import early_timers
-from skymark.cloud.sky.tasks import make_task, send_files, set_limits
+from skymark.cloud.sky.tasks import early_timers, make_task, send_files, set_limits
+from skymark.cloud.submissions import part_job_name
 from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
-
-
-def check_managed(order: Order) -> None:
-    """Check what a managed job needs beyond an ordinary launch; hires nothing.
-
-    Raises:
-        UsageError: it does not go with the other options.
-    """
-    if order.keep:
-        raise UsageError("--managed ends its machine with the job; leave out --keep")
-    if order.num_nodes > 1:
-        raise UsageError("--managed runs on one machine at a time; leave out --num-nodes")
+from skymark.model.requests import Limits
 
 
 class ManagedPlace:
-    """One machine after another. Implements `skymark.cloud.lifecycle.carrying_out.Place`."""
+    """One machine after another. Implements `skymark.cloud.lifecycle.stages.Place`."""
 
     can_be_left: ClassVar[bool] = True
     outlived_by_results: ClassVar[bool] = True
@@ -63,69 +51,66 @@ class ManagedPlace:
         self._asked_s = clock_s()
         self._machines: HiredMachines | None = None
 
-    def claim(self, order: Order) -> None:
+    def claim(self, run: RentedRun) -> None:
         """Take the job's name, which neither SkyPilot nor another launch from here may have."""
-        if find_managed_job(order.cluster) is not None:
-            raise taken(order.cluster)
-        claim(order)
+        if find_managed_job(run.name) is not None:
+            raise taken(run.name)
+        claim(run)
 
-    def hire(self, quoted: Quoted, screen: Screen) -> Hired:
+    def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
         """Start the job, and return once it has a machine."""
-        self.submit(quoted, screen)
-        with self.early_timers(quoted.order):
-            return self.await_machine(quoted, screen)
+        self.submit(quoted, callbacks)
+        with self.early_timers(quoted.run):
+            return self.await_machine(quoted, callbacks)
 
-    def submit(self, quoted: Quoted, screen: Screen) -> None:
+    def submit(self, quoted: Quoted, callbacks: Callbacks) -> None:
         """Start the job, and return once SkyPilot has taken it.
 
         Raises:
             CloudError: it has not.
         """
-        order = quoted.order
+        run = quoted.run
         self._asked_s = clock_s()
-        screen.say(f"hiring {order.cluster} as a managed job")
-        task = make_task(order)
+        callbacks.tell(f"hiring {run.name} as a managed job")
+        task = make_task(run)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
         self._machines = ordered_machines(quoted)
         note_hired(self._machines)
         # SkyPilot reads the file again for each machine, from here where its server is here.
-        send_files(task, {plan_file(order.run_id): keep_plan(order.cluster, quoted.plan)})
-        with explained(f"{order.cluster} could not be started"):
-            asked = self._request.make(
-                lambda: request_managed_job(task, order.cluster, quoted.secrets)
-            )
-            job = await_managed_job(asked, order.cluster, screen.log)
+        send_files(task, {plan_file(run.run_id): keep_plan(run.name, quoted.plan)})
+        with explained(f"{run.name} could not be started"):
+            asked = self._request.make(lambda: request_managed_job(task, run.name, quoted.secrets))
+            job = await_managed_job(asked, run.name, callbacks.log)
             self._request.granted()
         self._job = job
 
-    def early_timers(self, order: Order) -> AbstractContextManager[None]:
+    def early_timers(self, run: RentedRun) -> AbstractContextManager[None]:
         """Arm the timer of the job's machine as soon as it answers, until left."""
         assert self._job is not None
-        return early_timers(order.model_copy(update={"cluster": self._job.machine}))
+        return early_timers(self._job.machine, run.idle_minutes, run.machine)
 
-    def await_machine(self, quoted: Quoted, screen: Screen) -> Hired:
+    def await_machine(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
         """Return once a job that SkyPilot has taken has a machine, at the price agreed on.
 
         Raises:
             CloudError: it has none in time, or a dearer one.
         """
-        order, job = quoted.order, self._job
+        run, job = quoted.run, self._job
         assert job is not None
-        _await_machine(job, self._asked_s, order.boot_timeout_s, screen.say)
+        _await_machine(job, self._asked_s, run.machine.boot_timeout_s, callbacks.tell)
         job.remove_plain_files()
         self._machines = note_machines(quoted, job.machine)
         check_price(quoted, self._machines)
-        until_s = None if quoted.limit_s is None else clock_s() + quoted.limit_s + GRACE_S
-        screen.say(
-            f"{order.cluster} is up after {clock_s() - self._asked_s:.0f} s; if its machine is "
-            f"taken away, another one goes on from {order.lasting_store}"
+        callbacks.tell(
+            f"{run.name} is up after {clock_s() - self._asked_s:.0f} s; if its machine is "
+            f"taken away, another one goes on from {run.lasting_store}"
         )
-        return Hired(order, job, until_s)
+        return Hired(run, job, quoted.until_s())
 
-    def stop(self, quoted: Quoted, hired: Hired | None, screen: Screen) -> Finished:
+    def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
         """Leave it to `end`, which ends the job with its machine."""
-        del screen
-        return Finished(quoted.order, begun=hired is not None, interrupted=True)
+        del callbacks
+        return Finished(quoted.run, begun=hired is not None, interrupted=True)
 
     def take_back(self) -> None:
         """End a request for a job that was not granted."""
@@ -142,20 +127,20 @@ class ManagedPlace:
         price_usd = None if self._machines is None else self._machines.hourly_price_usd
         return Kept(retrieved, STORE_WAIT_S // 60, price_usd)
 
-    def end(self, finished: Finished, screen: Screen) -> float:
+    def end(self, finished: Finished, callbacks: Callbacks) -> float:
         """End the job with its machine."""
-        name = finished.order.cluster
-        took_s = prove_job_gone(name, screen.say, self._job).after_s
+        name = finished.run.name
+        took_s = prove_job_gone(name, callbacks.tell, self._job).after_s
         with suppress(CloudError):  # the job is over, and the rest is for the eye and the bill
             self._job = self._job or find_managed_job(name)
             machines = 0 if self._job is None else len(self._job.machines())
             if machines > 1:
-                screen.say(f"{machines} machines worked one after another")
+                callbacks.tell(f"{machines} machines worked one after another")
         return took_s
 
-    def bill(self, order: Order) -> Bill | None:
+    def bill(self, run: RentedRun) -> Bill | None:
         """Return the cost of all machines that the job had; by the clock without SkyPilot."""
-        del order
+        del run
         if self._job is None:
             return None
         try:
@@ -164,60 +149,34 @@ class ManagedPlace:
             return bill_of_time(clock_s() - self._asked_s, self._machines)
 
 
-def _await_machine(job: ManagedJob, asked_s: float, timeout_s: float, say: Say) -> None:
-    """Return when the job runs or has ended; asks once at least.
-
-    Args:
-        job: what is waited for.
-        asked_s: moment of `clock_s` when it was asked for.
-        timeout_s: longest time from then.
-        say: told that SkyPilot does not answer.
-
-    Raises:
-        CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
-    """
-    while True:
-        try:
-            if not job.waits_for_machine():
-                return
-        except CloudError as error:
-            say(f"SkyPilot does not answer ({error}); trying again")
-        if clock_s() > asked_s + timeout_s:
-            break
-        time.sleep(LOOK_S)
-    raise CloudError(
-        f"{job.name} was not up after {timeout_s:g} s; give a longer --boot-timeout, or another "
-        "--infra"
-    )
-
-
-def part_orders(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Quoted]:
-    """Return what each of several jobs is to do, and may cost, of what was quoted for all.
+def part_runs(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Quoted]:
+    """Return the runs of several jobs, of which each may cost its share of what was quoted.
 
     All have the run, the plan and the store of the whole, as machines of one cluster have.
 
     Args:
         whole: quoted for as many jobs as there are attempts.
         key: of the submission.
-        attempts: by part of the plan, of `skymark.cloud.shared_jobs.outstanding_parts`.
+        attempts: by part of the plan, of `skymark.cloud.submissions.outstanding_parts`.
     """
-    order, quote = whole.order, whole.quote
+    run, quote = whole.run, whole.quote
     assert quote is not None
-    most_usd = order.max_cost_usd
-    parts = order.parts
+    most_usd = run.limits.max_cost_usd
+    limits = Limits(
+        deadline_s=run.limits.deadline_s,
+        max_cost_usd=None if most_usd is None else most_usd / len(attempts),
+    )
     alone = [
-        quote.duration.model_copy(update={"running": one, "each": ()})
-        for one in quote.duration.each
+        quote.duration.model_copy(update={"running": time, "each": ()})
+        for time in quote.duration.each
     ]
     return [
         replace(
             whole,
-            order=order.model_copy(
-                update={
-                    "cluster": part_job_name(order.run_id, key, part, parts, attempt),
-                    "part": part,
-                    "max_cost_usd": None if most_usd is None else most_usd / len(attempts),
-                }
+            run=run.changed(
+                name=part_job_name(run.run_id, key, part, run.parts, attempt),
+                part=part,
+                limits=limits,
             ),
             quote=quote.model_copy(update={"num_nodes": 1, "duration": duration}),
         )
@@ -225,15 +184,15 @@ def part_orders(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Qu
     ]
 
 
-def submit_parts(parts: Sequence[Quoted], screen: Screen, going: list[Quoted]) -> list[str]:
+def submit_parts(parts: Sequence[Quoted], callbacks: Callbacks, going: list[Quoted]) -> list[str]:
     """Begin managed jobs in order, and return when all have a machine, or could not get one.
 
     After the first that SkyPilot does not take no further one is asked for; those before it go on.
     A job that gets no machine in time, or a dearer one than was agreed on, is ended.
 
     Args:
-        parts: of `part_orders`.
-        screen: told how it goes.
+        parts: of `part_runs`.
+        callbacks: told how it goes.
         going: gets the jobs that are on their way; right also where this raises.
 
     Returns:
@@ -247,30 +206,59 @@ def submit_parts(parts: Sequence[Quoted], screen: Screen, going: list[Quoted]) -
     for quoted in parts:
         place = ManagedPlace()
         try:
-            with ended_where_not_hired(quoted.order, place, screen):
-                place.submit(quoted, screen)
+            with ended_where_not_hired(quoted.run, place, callbacks):
+                place.submit(quoted, callbacks)
         except (CloudError, UsageError) as error:
             problems.append(str(error))
             break
-        places[quoted.order.cluster] = place
+        places[quoted.name] = place
         going.append(quoted)
     with ExitStack() as timers:
         for quoted in going:
-            timers.enter_context(places[quoted.order.cluster].early_timers(quoted.order))
+            timers.enter_context(places[quoted.name].early_timers(quoted.run))
         for quoted in tuple(going):
-            place = places[quoted.order.cluster]
+            place = places[quoted.name]
             try:
-                place.await_machine(quoted, screen)
+                place.await_machine(quoted, callbacks)
             except CloudError as error:
-                problems += [str(error), *_ended(quoted, place, screen)]
+                problems += [str(error), *_ended(quoted, place, callbacks)]
                 going.remove(quoted)
     return problems
 
 
-def _ended(quoted: Quoted, place: ManagedPlace, screen: Screen) -> list[str]:
+def _ended(quoted: Quoted, place: ManagedPlace, callbacks: Callbacks) -> list[str]:
     """End a job; returns what is wrong where its machine is not proved gone."""
     try:
-        place.end(Finished(quoted.order, begun=False), screen)
+        place.end(Finished(quoted.run, begun=False), callbacks)
     except StillBillingError as error:
         return [str(error)]
     return []
+
+
+def _await_machine(
+    job: ManagedJob, asked_s: float, timeout_s: float, tell: Callable[[str], None]
+) -> None:
+    """Return when the job runs or has ended; asks once at least.
+
+    Args:
+        job: what is waited for.
+        asked_s: moment of `clock_s` when it was asked for.
+        timeout_s: longest time from then.
+        tell: told that SkyPilot does not answer.
+
+    Raises:
+        CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
+    """
+    while True:
+        try:
+            if not job.waits_for_machine():
+                return
+        except CloudError as error:
+            tell(f"SkyPilot does not answer ({error}); trying again")
+        if clock_s() > asked_s + timeout_s:
+            break
+        time.sleep(LOOK_S)
+    raise CloudError(
+        f"{job.name} was not up after {timeout_s:g} s; give a longer --boot-timeout, or another "
+        "--infra"
+    )

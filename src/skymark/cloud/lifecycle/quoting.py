@@ -1,38 +1,52 @@
-"""Prices of machines: orders checked and quoted, and facts noted when they are hired."""
+"""Prices of runs before and after hiring: the quote, its ceiling, and the price agreed on."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from skymark.cloud.cost.bill import billed_time, set_up_time
-from skymark.cloud.cost.limits import Limits, as_given, check_ceiling
-from skymark.cloud.cost.quote import Offer, Quote, quote_for, with_slots, workers_of
+from skymark.cloud.cost.bill import billed_time, ending, set_up_time
+from skymark.cloud.cost.quote import (
+    Offer,
+    Quote,
+    as_given,
+    check_ceiling,
+    quote_for,
+    with_slots,
+    workers_of,
+)
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import HiredMachines, hired, note_hired
 from skymark.cloud.lifecycle.stages import Quoted
-from skymark.cloud.lifecycle.user_jobs import handle_of
-from skymark.cloud.order import Order, limit_s
-from skymark.cloud.shared_jobs import Cards, SlotJob, group_bytes, slot_jobs, working_cards
+from skymark.cloud.rented_run import (
+    KEPT_IDLE_MINUTES,
+    RentedRun,
+    limit_s,
+    secrets_of,
+    split_of_machines,
+)
 from skymark.cloud.sky.catalogue import (
-    OWN_CLUSTERS,
-    SkyPilotCatalogue,
     at_told_price,
     gpu_bytes,
+    prices_for,
     with_told_prices,
 )
-from skymark.cloud.sky.clusters import hired_machines, hourly_price_usd
-from skymark.cloud.sky.internals import withhold_provider_keys
+from skymark.cloud.sky.clusters import handle_of, hired_machines, hourly_price_usd
+from skymark.cloud.sky.internals import OWN_CLUSTERS, withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
-from skymark.cloud.sky.tasks import make_task
-from skymark.cloud.stores import secrets_for
+from skymark.cloud.sky.tasks import machine_task, make_task
+from skymark.cloud.slots import Cards, SlotJob, group_bytes, slot_jobs, working_cards
 from skymark.model.duration import NOTHING
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.requests import Machine
 from skymark.rundir.history import PastRun, read_history
 from skymark.suite.registry import suite_named
+
+TOLERANCE = 0.1
+"""Share by which a price may be above what was agreed."""
 
 
 class Slots(NamedTuple):
@@ -43,17 +57,63 @@ class Slots(NamedTuple):
     workers: int
 
 
-def quote_order(
-    order: Order,
+def quote_machines(
+    plan: Plan,
+    profile: str,
+    machine: Machine,
+    deadline_s: int | None,
+    split: str | None,
+    history: Sequence[PastRun],
+    tell: Callable[[str], None],
+) -> Quote:
+    """Return the cost of a plan wherever a price is known, credentials or not; asks no provider.
+
+    Args:
+        plan: the cells.
+        profile: a name, or a ``.toml`` file.
+        machine: the request.
+        deadline_s: of set-up and run together.
+        split: the way the machines share the plan.
+        history: earlier runs.
+        tell: told of a catalogue that is fetched.
+
+    Raises:
+        UsageError: no price is known, or the machine's YAML is wrong.
+    """
+    sharing = split_of_machines(split, machine.nodes)
+    task = machine_task(profile, machine, split or sharing.kind)
+    return quote_for(
+        prices_for(task, tell=tell),
+        plan,
+        machine.nodes,
+        history=history,
+        deadline_s=deadline_s,
+        split=sharing,
+    )
+
+
+def cheapest_offer(
+    profile: str, machine: Machine, tell: Callable[[str], None] = lambda _: None
+) -> Offer:
+    """Return the cheapest machine that would do for a profile, by SkyPilot's catalogue.
+
+    Raises:
+        UsageError: SkyPilot is not installed, or no price is known.
+    """
+    return prices_for(machine_task(profile, machine), tell=tell).offers[0]
+
+
+def quote_run(
+    run: RentedRun,
     plan: Plan,
     results: Path,
     variables: Mapping[str, str],
     parts: Collection[int] | None = None,
 ) -> Quoted:
-    """Check an order and price it; hires nothing.
+    """Check a run and price it; hires nothing.
 
     Args:
-        order: the machine, the run and its limits.
+        run: the machine, the work and its limits.
         plan: the cells that run there.
         results: directory of earlier runs, which tell how long cells take.
         variables: the caller's, for secrets.
@@ -64,79 +124,106 @@ def quote_order(
         UsageError: no credentials, no such machine, a wrong YAML.
         GateError: it may cost more than the ceiling.
     """
-    task = make_task(order)
-    clouds = enabled_clouds(order.infra, variables)
+    task, most_usd = make_task(run), run.limits.max_cost_usd
+    clouds = enabled_clouds(run.machine.infra, variables)
     withhold_provider_keys(clouds)
-    by_catalogue = quote_for(
-        task,
+    history = read_history(results, plan)
+    quote = quote_for(
+        with_told_prices(prices_for(task, clouds)),
         plan,
-        SkyPilotCatalogue(),
-        history=read_history(results, plan),
-        deadline_s=order.deadline_s,
-        clouds=clouds,
-        idle_minutes=order.idle_minutes,
-        stays=order.keep,
-        split=order.sharing,
+        run.nodes,
+        history=history,
+        deadline_s=run.limits.deadline_s,
+        idle_minutes=run.idle_minutes,
+        stays=run.machine.stays,
+        split=run.sharing,
         parts=parts,
     )
-    quote = with_told_prices(by_catalogue)
-    if order.idle:
+    if run.machine.idle:
         duration = quote.duration.model_copy(update={"running": NOTHING})
         quote = quote.model_copy(update={"duration": duration, "workers": None})
-    allowed = _allowed(quote, order.max_cost_usd)
+    allowed = _allowed(quote, most_usd)
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
-    hourly_usd = max(one.hourly_price_usd for one in allowed) * quote.num_nodes
-    seconds = limit_s(order, hourly_usd, around_s)
-    highest_usd = None if order.max_cost_usd is None else _highest_for_skypilot(allowed)
-    secrets = secrets_for(plan, order.stores, variables)
-    return Quoted(order, plan, secrets, seconds, quote, highest_usd)
+    hourly_usd = max(offer.hourly_price_usd for offer in allowed) * quote.num_nodes
+    return Quoted(
+        run,
+        plan,
+        secrets_of(run, plan, variables),
+        limit_s(run.limits, hourly_usd, around_s),
+        quote,
+        None if most_usd is None else _highest_for_skypilot(allowed),
+        None if run.machine.idle else on_all_gpus(quote, plan, history),
+    )
 
 
 def quote_there(
-    order: Order,
+    run: RentedRun,
     plan: Plan,
     history: Sequence[PastRun],
     machine: Offer | None,
+    variables: Mapping[str, str],
     slots: Slots | None = None,
 ) -> Quoted:
-    """Price a run on a machine that is there, until that ends itself; its secrets are to come.
+    """Price a run on a machine that is there, until that ends itself.
 
     The ceiling limits the time: what is not measured when it is used up is left over.
 
     Args:
-        order: of the run, with its limits.
+        run: with its limits.
         plan: its cells.
         history: earlier runs.
         machine: of `machine_there`; None where its price is not known.
+        variables: the caller's, for secrets.
         slots: workers that share its GPUs; None for one job.
 
     Raises:
         GateError: the run is expected to cost more than the ceiling.
     """
+    secrets, limits = secrets_of(run, plan, variables), run.limits
     if machine is None:
-        return Quoted(order, plan, {}, order.deadline_s)
+        return Quoted(run, plan, secrets, limits.deadline_s)
     set_up = NOTHING.model_copy(update={"high_s": set_up_time(plan).high_s})  # of new venvs
-    duration = billed_time(plan, set_up, history, order.sharing, order.idle_minutes, stays=True)
+    duration = billed_time(plan, set_up, history, run.sharing, run.idle_minutes, stays=True)
     quote = Quote(
         profile=plan.profile,
-        num_nodes=order.num_nodes,
+        num_nodes=run.nodes,
         deadline_s=None,
         offers=(machine,),
         duration=duration.model_copy(update={"provisioning": NOTHING}),
         catalogue_date=None,
         workers=workers_of(plan, machine),
-        cluster=order.cluster,
+        cluster=run.name,
         ceiling_ends_it=True,
     )
     if slots is not None:
         quote = with_slots(quote, plan, history, *slots)
-    seconds = limit_s(
-        order, machine.hourly_price_usd * order.num_nodes, quote.duration.ending.high_s
-    )
-    if order.max_cost_usd is not None:
-        check_ceiling(quote.model_copy(update={"deadline_s": order.deadline_s}), order.max_cost_usd)
-    quote = quote.model_copy(update={"deadline_s": seconds})
-    return Quoted(order, plan, {}, seconds, quote)
+    hourly_usd = machine.hourly_price_usd * run.nodes
+    seconds = limit_s(limits, hourly_usd, quote.duration.ending.high_s)
+    if limits.max_cost_usd is not None:
+        bounded = quote.model_copy(update={"deadline_s": limits.deadline_s})
+        check_ceiling(bounded, limits.max_cost_usd)
+    return Quoted(run, plan, secrets, seconds, quote.model_copy(update={"deadline_s": seconds}))
+
+
+def on_all_gpus(
+    quote: Quote, plan: Plan, history: Sequence[PastRun], *, bounded: bool = False
+) -> Quote | None:
+    """Return the quote for workers on all GPUs of a machine; None where they would be no more.
+
+    Args:
+        quote: of one process.
+        plan: the cells.
+        history: earlier runs.
+        bounded: whether the deadline is theirs, too; a profile's is for one process.
+    """
+    slots = slots_on(plan, quote.cheapest) if quote.num_nodes == 1 else None
+    if slots is None or slots.working == 1:
+        return None
+    duration = quote.duration.model_copy(update={"ending": ending(KEPT_IDLE_MINUTES, stays=True)})
+    changes: dict[str, object] = {"duration": duration, "ceiling_ends_it": True}
+    if not bounded:
+        changes["deadline_s"] = None
+    return with_slots(quote.model_copy(update=changes), plan, history, *slots)
 
 
 def cards_of_offer(machine: Offer) -> Cards | None:
@@ -165,18 +252,6 @@ def slots_of(jobs: Sequence[SlotJob], cards: Cards | None) -> Slots:
     """Return the workers of jobs on a machine's GPUs."""
     working = 0 if cards is None else working_cards(jobs, cards)
     return Slots(working, sum(job.slots for job in jobs))
-
-
-def ceiling_there(order: Order, given_usd: float | None, limits: Limits) -> float | None:
-    """Return the ceiling of a run on a machine that is there.
-
-    Args:
-        order: of the machine.
-        given_usd: of the command line; else the profile's counts, or the machine's if it is higher.
-        limits: of the profile.
-    """
-    known = [usd for usd in (order.max_cost_usd, limits.max_cost_usd) if usd is not None]
-    return given_usd if given_usd is not None else max(known, default=None)
 
 
 def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | None:
@@ -219,44 +294,18 @@ def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | No
     )
 
 
-def _allowed(quote: Quote, max_cost_usd: float | None) -> list[Offer]:
-    """Return the offers below a ceiling; all of them where there is none.
-
-    Raises:
-        GateError: the cheapest may cost more than the ceiling.
-    """
-    if max_cost_usd is None:
-        return list(quote.offers)
-    check_ceiling(quote, max_cost_usd)
-    return [one for one in quote.offers if quote.allows(one.hourly_price_usd, max_cost_usd)]
-
-
-def _highest_for_skypilot(offers: Sequence[Offer]) -> float | None:
-    """Return the price per hour of the dearest offer as SkyPilot has it; None for no limit."""
-    most_usd = max(
-        one.hourly_price_usd if one.catalogue_price_usd is None else one.catalogue_price_usd
-        for one in offers
-    )
-    return most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0
-
-
-TOLERANCE = 0.1
-"""Share by which a price may be above what was agreed."""
-
-
 def ordered_machines(quoted: Quoted) -> HiredMachines:
     """Return what is known of machines before they are hired: the price of the cheapest offer."""
-    order, quote = quoted.order, quoted.quote
-    name = order.cluster
+    name, nodes, quote = quoted.name, quoted.run.nodes, quoted.quote
     if quote is None:
-        return HiredMachines(name=name, cluster=name, nodes=order.num_nodes)
+        return HiredMachines(name=name, cluster=name, nodes=nodes)
     cheapest = quote.cheapest
     return HiredMachines(
         name=name,
         cluster=name,
-        kind=f"{order.num_nodes} × {cheapest.instance_type} of {cheapest.cloud} or the like",
-        nodes=order.num_nodes,
-        hourly_price_usd=cheapest.hourly_price_usd * order.num_nodes or None,
+        kind=f"{nodes} × {cheapest.instance_type} of {cheapest.cloud} or the like",
+        nodes=nodes,
+        hourly_price_usd=cheapest.hourly_price_usd * nodes or None,
     )
 
 
@@ -269,8 +318,8 @@ def note_machines(quoted: Quoted, cluster: str) -> HiredMachines:
     """
     machines = ordered_machines(quoted)
     with suppress(CloudError):  # else they are asked for again when they are ended
-        found = hired_machines(cluster, machines.name)
-        machines = machines if found is None else found.with_what_was_told(machines)
+        known = hired_machines(cluster, machines.name)
+        machines = machines if known is None else known.with_what_was_told(machines)
         note_hired(machines)
         machines = at_told_price(machines)
         note_hired(machines)
@@ -288,7 +337,8 @@ def check_price(quoted: Quoted, machines: HiredMachines) -> None:
     quote, kind = quoted.quote, machines.instance_type
     if quote is None or kind is None or quote.cheapest.price_from == "own":
         return
-    each_usd = quote.agreed_price_usd(kind, quoted.order.max_cost_usd)
+    ceiling_usd = quoted.run.limits.max_cost_usd
+    each_usd = quote.agreed_price_usd(kind, ceiling_usd)
     if each_usd is None:
         raise CloudError(
             f"{machines.name} is {machines.kind}, at a price that was not agreed on; it is ended"
@@ -296,10 +346,30 @@ def check_price(quoted: Quoted, machines: HiredMachines) -> None:
     asked_usd, agreed_usd = machines.hourly_price_usd, each_usd * machines.nodes
     if asked_usd is None or asked_usd <= agreed_usd:
         return
-    ceiling_usd = quoted.order.max_cost_usd
     held = ceiling_usd is None or quote.allows(asked_usd / machines.nodes, ceiling_usd)
     if not held or asked_usd > agreed_usd * (1 + TOLERANCE):
         raise CloudError(
             f"{machines.name} costs ${asked_usd:.2f}/h, says its provider, and at most "
             f"${agreed_usd:.2f}/h was agreed on; it is ended"
         )
+
+
+def _allowed(quote: Quote, max_cost_usd: float | None) -> list[Offer]:
+    """Return the offers below a ceiling; all of them where there is none.
+
+    Raises:
+        GateError: the cheapest may cost more than the ceiling.
+    """
+    if max_cost_usd is None:
+        return list(quote.offers)
+    check_ceiling(quote, max_cost_usd)
+    return [offer for offer in quote.offers if quote.allows(offer.hourly_price_usd, max_cost_usd)]
+
+
+def _highest_for_skypilot(offers: Sequence[Offer]) -> float | None:
+    """Return the price per hour of the dearest offer as SkyPilot has it; None for no limit."""
+    most_usd = max(
+        offer.hourly_price_usd if offer.catalogue_price_usd is None else offer.catalogue_price_usd
+        for offer in offers
+    )
+    return most_usd or None  # your own cluster costs nothing; SkyPilot takes no 0

@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.order import Order
+from skymark.cloud.rented_run import RentedRun
+from skymark.cloud.stores import stores_that_last
 from skymark.model.base import Frozen
+from skymark.model.errors import StoreError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Cell, Status
 from skymark.plain_files import LARGEST_FILE_BYTES, entries_below, read_below
@@ -68,12 +70,12 @@ class Results(Frozen):
         return not self.unequal and SUMS not in self.differing
 
 
-def bring_from_store(address: str, order: Order, directory: Path) -> Results | None:
+def bring_from_store(address: str, run: RentedRun, directory: Path) -> Results | None:
     """Bring a run from a store into a directory, and verify it there.
 
     Args:
         address: of a store that outlives machines.
-        order: names the run and its plan.
+        run: it and its plan.
         directory: where it goes; made if absent.
 
     Returns:
@@ -83,7 +85,7 @@ def bring_from_store(address: str, order: Order, directory: Path) -> Results | N
         StoreError: the store cannot be read.
         CloudError: it holds another plan's run.
     """
-    with closing(open_source(f"{address}/{order.run_id}")) as source:
+    with closing(open_source(f"{address}/{run.run_id}")) as source:
         try:
             sizes = source.sizes()
             if MANIFEST in sizes and SUMS not in sizes:  # those here are of what was here before
@@ -91,8 +93,36 @@ def bring_from_store(address: str, order: Order, directory: Path) -> Results | N
             differing = fetch(source, directory)
         except FileNotFoundError:
             return None
-    run = RunDirectory(directory)
-    return _completed(run, order.plan_hash, [run.manifest()], differing, ())
+    came = RunDirectory(directory)
+    return _completed(came, run.plan_hash, [came.manifest()], differing, ())
+
+
+def stored_part(run: RentedRun, place: Path) -> Path | None:
+    """Fetch a run, of which a machine is lost, from the first store that has it.
+
+    Args:
+        run: with its plan and its stores.
+        place: where it goes; made if absent.
+
+    Returns:
+        The directory of runs; None where no store gives it: other machines' results must come
+        home all the same.
+
+    Raises:
+        StorageFullError: the directory cannot be written.
+    """
+    for number, address in enumerate(stores_that_last(run.stores)):
+        here = place / str(number)
+        try:
+            with closing(open_source(f"{address}/{run.run_id}")) as source:
+                manifest = manifest_in(source)
+                if manifest is None or manifest.plan_hash != run.plan_hash:
+                    continue
+                fetch(source, here / run.run_id)
+        except (FileNotFoundError, StoreError, UsageError):  # a newer skymark's
+            continue
+        return here
+    return None
 
 
 def merge(
@@ -148,15 +178,15 @@ def merge(
     return found.model_copy(update={"strange": tuple(strange)})
 
 
-def launch_of(cells: Iterable[Cell], order: Order) -> str:
-    """Return the command that measures cells again, on machines as they were ordered."""
-    wanted = list(cells)
+def launch_of(cells: Iterable[Cell], run: RentedRun) -> str:
+    """Return the command that measures cells again, on machines as they were requested."""
+    wanted, machine = list(cells), run.machine
     words = [
-        *("skymark", "launch", order.profile),
-        *("--scenarios", *dict.fromkeys(one.label for one in wanted)),
-        *("--adapters", *dict.fromkeys(one.adapter for one in wanted)),
-        *(() if order.infra is None else ("--infra", order.infra)),
-        *(() if order.machine is None else ("--machine", str(order.machine))),
+        *("skymark", "launch", run.profile),
+        *("--scenarios", *dict.fromkeys(cell.label for cell in wanted)),
+        *("--adapters", *dict.fromkeys(cell.adapter for cell in wanted)),
+        *(() if machine.infra is None else ("--infra", machine.infra)),
+        *(() if machine.file is None else ("--machine", str(machine.file))),
     ]
     return f"{shlex.join(words)}, and the options that it had besides"
 

@@ -1,10 +1,8 @@
 """Bring results home from a cluster or a store; faults become problems of the run.
 
 Where one directory does not take them, another one does; where a machine does not give them, its
-store may.
-
-A machine's results are copied into a directory for incoming files, and from there to their place,
-so they need twice their size for a while.
+store may. A machine's results are copied into a directory for incoming files, and from there to
+their place, so they need twice their size for a while.
 """
 
 from __future__ import annotations
@@ -19,18 +17,143 @@ from pathlib import Path
 
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.copying import bring_home
-from skymark.cloud.lifecycle.gone import is_gone
+from skymark.cloud.lifecycle.ending import is_gone
 from skymark.cloud.lifecycle.results import Results, bring_from_store, problems_of
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
-from skymark.cloud.order import Order
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.stores import stores_that_last
 from skymark.model.errors import SkymarkError, StoreError, UsageError
+
+GONE = (
+    "the machine was gone before its results came home, and they with it, unless they are in a "
+    "store; give --store, or a longer --idle-minutes"
+)
+
 
 LEAST_FREE_BYTES = 256 << 20
 """Room that a directory of runs must have."""
 
 PROBE_BYTES = 1 << 16
+
+
+def from_cluster(finished: Finished, results: Path) -> Retrieved:
+    """Bring results from a cluster, or else from a store that has the whole of them.
+
+    Args:
+        finished: the run.
+        results: directory of runs; others stand in where it does not take this one.
+    """
+    if _is_gone(finished.run):
+        came = Retrieved(finished, problems=(GONE,) if finished.begun else (), gone=True)
+    else:
+        came = from_machine(finished, finished.run.name, results)
+    lost = finished.begun and (came.results is None or not came.results.faithful)
+    return else_stored(came, results) if lost else came
+
+
+def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
+    """Bring results from machines that are up, under the name that SSH knows them by."""
+    run = finished.run.changed(name=cluster)
+    came = brought(
+        finished,
+        results,
+        lambda directory: bring_home(run, directory),
+        nothing="the machine has no results: nothing was run",
+    )
+    if came.safe or not is_gone(finished.run.name):
+        return came
+    # Nothing is left that could be kept.
+    return replace(came, problems=(*came.problems, GONE), safe=True, gone=True)
+
+
+def from_store(finished: Finished, results: Path) -> Retrieved:
+    """Bring results from the store that outlives the machines of a managed job."""
+    address = finished.run.lasting_store
+    assert address is not None
+    return _from(address, finished, results)
+
+
+def brought(
+    finished: Finished,
+    results: Path,
+    bring: Callable[[Path], Results | None],
+    *,
+    nothing: str,
+    later: str = "",
+) -> Retrieved:
+    """Bring results to the first directory that takes them as they are.
+
+    Args:
+        finished: the run.
+        results: directory of runs to try first.
+        bring: brings the run into a directory of its own; None where there is nothing of it.
+        nothing: the problem then.
+        later: the command that brings them later, for messages.
+    """
+    problems: list[str] = []
+    damaged: Results | None = None
+    with closing(homes(results)) as candidates:
+        for home in candidates:
+            directory = home / finished.run.run_id
+            try:
+                fault = fault_of(home)
+                found = None if fault is not None else bring(directory)
+            except (UnreachableError, StoreError) as error:
+                problems.append(f"the results could not be brought home: {error}{later}")
+                break
+            except (SkymarkError, OSError) as error:
+                fault = str(error)
+            if fault is not None:
+                problems.append(f"the results could not come to {directory}: {fault}")
+            elif found is None:
+                return Retrieved(finished, problems=(*problems, nothing))
+            elif found.faithful:
+                moved = (f"the results are in {directory}",) if problems else ()
+                return Retrieved(finished, found, (*problems, *moved, *problems_of(found)))
+            else:
+                problems += problems_of(found)
+                damaged = damaged or found
+    return Retrieved(finished, damaged, tuple(problems), safe=not finished.begun)
+
+
+def else_stored(came: Retrieved, results: Path) -> Retrieved:
+    """Bring results from the first store that has them whole.
+
+    Where none has, and nothing came from the machine, it is what a store has of them.
+    """
+    best = came
+    for address in stores_that_last(came.finished.run.stores):
+        stored = _from(address, came.finished, results)
+        if stored.results is None:
+            continue
+        if stored.results.whole:
+            problems = (*came.problems, f"they came whole from {address}")
+            problems += stored.problems
+            return replace(came, results=stored.results, problems=problems, safe=True)
+        if best.results is None and stored.results.faithful:
+            problems = (*came.problems, f"what {address} has of them came from there")
+            best = replace(came, results=stored.results, problems=(*problems, *stored.problems))
+    return best
+
+
+def _from(address: str, finished: Finished, results: Path) -> Retrieved:
+    run = finished.run
+    return brought(
+        finished,
+        results,
+        lambda directory: bring_from_store(address, run, directory),
+        nothing=f"{address} has no results: nothing was run",
+        later=f"; later: skymark fetch {address}/{run.run_id} {results / run.run_id}",
+    )
+
+
+def _is_gone(run: RentedRun) -> bool:
+    """Whether SkyPilot has no such cluster; where it does not answer, the cluster may."""
+    try:
+        return find_cluster(run.name, refresh=False) is None
+    except CloudError:
+        return False
 
 
 def check_home(results: Path) -> None:
@@ -98,128 +221,3 @@ def homes(results: Path) -> Generator[Path, None, None]:
     finally:
         with suppress(OSError):  # something came to it
             new.rmdir()
-
-
-GONE = (
-    "the machine was gone before its results came home, and they with it, unless they are in a "
-    "store; give --store, or a longer --idle-minutes"
-)
-
-
-def from_cluster(finished: Finished, results: Path) -> Retrieved:
-    """Bring results from a cluster, or else from a store that has the whole of them.
-
-    Args:
-        finished: the run.
-        results: directory of runs; others stand in where it does not take this one.
-    """
-    if _is_gone(finished.order):
-        came = Retrieved(finished, problems=(GONE,) if finished.begun else (), gone=True)
-    else:
-        came = from_machine(finished, finished.order.cluster, results)
-    lost = finished.begun and (came.results is None or not came.results.faithful)
-    return else_stored(came, results) if lost else came
-
-
-def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
-    """Bring results from machines that are up, under the name that SSH knows them by."""
-    order = finished.order.model_copy(update={"cluster": cluster})
-    came = brought(
-        finished,
-        results,
-        lambda directory: bring_home(order, directory),
-        nothing="the machine has no results: nothing was run",
-    )
-    if came.safe or not is_gone(finished.order.cluster):
-        return came
-    # Nothing is left that could be kept.
-    return replace(came, problems=(*came.problems, GONE), safe=True, gone=True)
-
-
-def from_store(finished: Finished, results: Path) -> Retrieved:
-    """Bring results from the store that outlives the machines of a managed job."""
-    order = finished.order
-    assert order.lasting_store is not None
-    return _from(order.lasting_store, finished, results)
-
-
-def brought(
-    finished: Finished,
-    results: Path,
-    bring: Callable[[Path], Results | None],
-    *,
-    nothing: str,
-    later: str = "",
-) -> Retrieved:
-    """Bring results to the first directory that takes them as they are.
-
-    Args:
-        finished: the run.
-        results: directory of runs to try first.
-        bring: brings the run into a directory of its own; None where there is nothing of it.
-        nothing: the problem then.
-        later: the command that brings them later, for messages.
-    """
-    problems: list[str] = []
-    damaged: Results | None = None
-    with closing(homes(results)) as candidates:
-        for home in candidates:
-            directory = home / finished.order.run_id
-            try:
-                fault = fault_of(home)
-                found = None if fault is not None else bring(directory)
-            except (UnreachableError, StoreError) as error:
-                problems.append(f"the results could not be brought home: {error}{later}")
-                break
-            except (SkymarkError, OSError) as error:
-                fault = str(error)
-            if fault is not None:
-                problems.append(f"the results could not come to {directory}: {fault}")
-            elif found is None:
-                return Retrieved(finished, problems=(*problems, nothing))
-            elif found.faithful:
-                moved = (f"the results are in {directory}",) if problems else ()
-                return Retrieved(finished, found, (*problems, *moved, *problems_of(found)))
-            else:
-                problems += problems_of(found)
-                damaged = damaged or found
-    return Retrieved(finished, damaged, tuple(problems), safe=not finished.begun)
-
-
-def else_stored(came: Retrieved, results: Path) -> Retrieved:
-    """Bring results from the first store that has them whole.
-
-    Where none has, and nothing came from the machine, it is what a store has of them.
-    """
-    best = came
-    for address in stores_that_last(came.finished.order.stores):
-        stored = _from(address, came.finished, results)
-        if stored.results is None:
-            continue
-        if stored.results.whole:
-            problems = (*came.problems, f"they came whole from {address}")
-            problems += stored.problems
-            return replace(came, results=stored.results, problems=problems, safe=True)
-        if best.results is None and stored.results.faithful:
-            problems = (*came.problems, f"what {address} has of them came from there")
-            best = replace(came, results=stored.results, problems=(*problems, *stored.problems))
-    return best
-
-
-def _from(address: str, finished: Finished, results: Path) -> Retrieved:
-    order = finished.order
-    return brought(
-        finished,
-        results,
-        lambda directory: bring_from_store(address, order, directory),
-        nothing=f"{address} has no results: nothing was run",
-        later=f"; later: skymark fetch {address}/{order.run_id} {results / order.run_id}",
-    )
-
-
-def _is_gone(order: Order) -> bool:
-    """Whether SkyPilot has no such cluster; where it does not answer, the cluster may."""
-    try:
-        return find_cluster(order.cluster, refresh=False) is None
-    except CloudError:
-        return False

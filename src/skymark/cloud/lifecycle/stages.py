@@ -1,29 +1,39 @@
-"""The stages of a run on a rented machine, each made of the one before and never changed.
+"""The stages of a run on rented machines, and the callbacks that tell of them and ask.
 
-Quoted → Hired → Finished → Retrieved → Ended. A run whose results are verified nowhere but on its
-machine ends as `Kept`, one that its user leaves going as `Left`.
+Quoted → Hired → Finished → Retrieved → Ended, each made of the one before and never changed. A run
+whose results are verified nowhere but on its machine ends as `Kept`, one that its user leaves going
+as `Left`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar, Protocol, Self, TextIO
 
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.cost.quote import Quote
 from skymark.cloud.lifecycle.following import RunningJob
 from skymark.cloud.lifecycle.results import Results
-from skymark.cloud.order import Order
+from skymark.cloud.machine_script import KILL_AFTER_S
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.jobs import JobEnd
+from skymark.cloud.source import Source
+from skymark.cloud.waiting import clock_s
 from skymark.model.plan import Plan
+
+GRACE_S = KILL_AFTER_S + 60
+"""Time after which the client ends a run that the machine should have ended: its time was up."""
 
 
 @dataclass(frozen=True)
 class Quoted:
-    """An order with its plan and its price, agreed or not; nothing has been hired."""
+    """A run with its plan and its price, agreed or not; nothing has been hired."""
 
-    order: Order
+    run: RentedRun
     plan: Plan
     secrets: Mapping[str, str] = field(repr=False)
     """Values by variable; the run has them in its environment."""
@@ -33,13 +43,24 @@ class Quoted:
     """None on a machine that is paid for already."""
     highest_hourly_price_usd: float | None = None
     """Of one machine; a dearer one is not hired."""
+    shared: Quote | None = None
+    """Of `submit`'s workers on all GPUs of the machine; None where they would be no more."""
+
+    @property
+    def name(self) -> str:
+        """Of the cluster or the managed job."""
+        return self.run.name
+
+    def until_s(self) -> float | None:
+        """Return the moment of `clock_s` after which the client ends a job that begins now."""
+        return None if self.limit_s is None else clock_s() + self.limit_s + GRACE_S
 
 
 @dataclass(frozen=True)
 class Hired:
     """A machine with the run's job on it."""
 
-    order: Order
+    run: RentedRun
     job: RunningJob
     until_s: float | None
     """Moment of `skymark.cloud.waiting.clock_s` after which the client ends the job."""
@@ -49,7 +70,7 @@ class Hired:
 class Finished:
     """A job that is over, one way or another."""
 
-    order: Order
+    run: RentedRun
     begun: bool = True
     """Whether there was a job at all."""
     end: JobEnd | None = None
@@ -88,9 +109,9 @@ class Over:
     retrieved: Retrieved
 
     @property
-    def order(self) -> Order:
-        """The order."""
-        return self.retrieved.finished.order
+    def run(self) -> RentedRun:
+        """The run, as it was priced."""
+        return self.retrieved.finished.run
 
     @property
     def results(self) -> Results | None:
@@ -138,4 +159,127 @@ class Kept(Over):
 class Left:
     """A run that its user left going."""
 
-    order: Order
+    run: RentedRun
+
+
+class Choice(StrEnum):
+    """A user's answer after Ctrl-C."""
+
+    STOP = "stop"
+    LEAVE = "leave"
+
+
+class Callbacks:
+    """Callbacks for progress and interruption: these are silent, and agree to no price.
+
+    A subclass shows and asks what it wants to.
+    """
+
+    def __init__(self, log: TextIO | None = None, *, agrees: bool = False) -> None:
+        """Name the stream that gets the output of machines, and say whether prices are agreed to.
+
+        Args:
+            log: None for none.
+            agrees: whether any price below the run's ceiling is.
+        """
+        self._log = log
+        self._agrees = agrees
+
+    @property
+    def log(self) -> TextIO:
+        """Gets the output of machines."""
+        if self._log is None:
+            self._log = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # for good
+        return self._log
+
+    def tell(self, text: str) -> None:
+        """Show a line of progress."""
+
+    def sends(self, source: Source) -> None:
+        """Show the files that a machine is going to get, and those that stay here."""
+
+    def show(self, quoted: Quoted) -> None:
+        """Show the price of a run, before it is agreed to and before anything is started."""
+
+    def agree(self, quoted: Quoted) -> bool:
+        """Whether a machine may be hired at this price."""
+        del quoted
+        return self._agrees
+
+    def begin(self, run: RentedRun) -> None:
+        """Prepare for a run whose price is agreed; its machine is hired next."""
+
+    def choose(self, run: RentedRun) -> Choice:
+        """Return what is to become of a run whose user pressed Ctrl-C."""
+        del run
+        return Choice.STOP
+
+    def stop_or_leave(self, run: RentedRun) -> Choice:
+        """Ask once what is to become of a run; a second Ctrl-C stops it."""
+        try:
+            return self.choose(run)
+        except (KeyboardInterrupt, EOFError):
+            return Choice.STOP
+
+
+SILENT = Callbacks()
+
+
+class Place(Protocol):
+    """A place for a run: a new cluster, a kept machine, or SkyPilot's managed jobs."""
+
+    can_be_left: ClassVar[bool]
+    """Whether the user may leave a run going; else Ctrl-C always stops it."""
+    outlived_by_results: ClassVar[bool]
+    """Whether results come home after the machine is gone, from a store; else they come before."""
+
+    def claim(self, run: RentedRun) -> None:
+        """Take the name of a machine that is going to be hired.
+
+        Raises:
+            NameTakenError: it is in use.
+        """
+        ...
+
+    def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
+        """Get the machine and begin the job.
+
+        Raises:
+            CloudError: there is no capacity, or the machine did not come up.
+        """
+        ...
+
+    def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
+        """End a run that its user stopped, so that nothing more is measured."""
+        ...
+
+    def take_back(self) -> None:
+        """End a request that was not granted.
+
+        Raises:
+            CloudError: it is not known whether it has ended.
+        """
+        ...
+
+    def retrieve(self, finished: Finished, results: Path) -> Retrieved:
+        """Bring the results into a directory of runs and verify them; faults become problems."""
+        ...
+
+    def keep(self, retrieved: Retrieved) -> Kept:
+        """Leave the machine to its idle timer, because it has what is verified nowhere else."""
+        ...
+
+    def end(self, finished: Finished, callbacks: Callbacks) -> float | None:
+        """End the machine and prove it, unless it is to stay.
+
+        Returns:
+            Seconds that it took; None where it stays.
+
+        Raises:
+            StillBillingError: it does not end.
+        """
+        ...
+
+    def bill(self, run: RentedRun) -> Bill | None:
+        """Return the cost of the machine that is gone; None where it is not known."""
+        ...

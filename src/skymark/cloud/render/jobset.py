@@ -6,19 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from skymark.cloud.order import cluster_name
 from skymark.cloud.render.manifest import merged
 from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, require_types
+from skymark.cloud.rented_run import cluster_name
 from skymark.execute.partition.explain import ResourceRequest
 from skymark.execute.partition.split import Split
-from skymark.execute.ranks.reading import (
-    ALL_REPLICAS,
-    COMPLETION,
-    GLOBAL,
-    JOB,
-    REPLICAS,
-    TYPE,
-)
+from skymark.execute.ranks.reading import ALL_REPLICAS, COMPLETION, GLOBAL, JOB, REPLICAS, TYPE
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cloud.machine_script import plan_file
-from skymark.cloud.order import Order
+from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
@@ -132,27 +132,27 @@ def _joined(made: list[Any], site: list[Any], own: Collection[str], at: str) -> 
     return list(found.values())
 
 
-def sky_text(order: Order, plan: Plan, plan_path: Path) -> str:
-    """Return the YAML of an order, without secrets.
+def sky_text(run: RentedRun, plan: Plan, plan_path: Path) -> str:
+    """Return the YAML of a run, without secrets.
 
     Args:
-        order: the machine and the run.
-        plan: what is run.
+        run: with its machine.
+        plan: its cells.
         plan_path: its file, which SkyPilot sends along.
 
     Raises:
-        UsageError: the machine's YAML is wrong, or its machine is not to be had as ordered.
+        UsageError: the machine's YAML is wrong, or its machine is not to be had as requested.
     """
-    task = make_task(order)
-    set_limits(task, order.deadline_s, None)
-    send_files(task, {plan_file(order.run_id): plan_path.absolute()})
+    task = make_task(run)
+    set_limits(task, run.limits.deadline_s, None)
+    send_files(task, {plan_file(run.run_id): plan_path.absolute()})
     fields = {name: value for name, value in task.to_yaml_config().items() if value}
     fields.pop("_user_specified_yaml", None)  # SkyPilot's note of the file that it was made from
     return yaml_text(
         fields,
         [
-            f"The job that `skymark launch {order.profile}` starts: {len(plan.runnable)} cells",
-            f"Results: ~/results/{order.run_id} on the machine; `skymark launch` brings them home",
+            f"The job that `skymark launch {run.profile}` starts: {len(plan.runnable)} cells",
+            f"Results: ~/results/{run.run_id} on the machine; `skymark launch` brings them home",
             "and ends the machine, `sky launch FILE.yaml --down` does the latter alone.",
             "Secrets are not in here: add --secret NAME for each to `sky launch`.",
         ],

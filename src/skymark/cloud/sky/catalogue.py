@@ -1,9 +1,7 @@
-"""Prices: SkyPilot's catalogue on this disk, and what providers tell themselves.
+"""Prices of machines: SkyPilot's catalogue on this disk, and those that providers tell themselves.
 
 SkyPilot chooses among the same candidates when it launches. A catalogue that is not there is
 fetched, once; one that is out of date is read as it is, with its date. No API server is asked.
-
-Another provider plugs in with one entry in `TELLERS`.
 """
 
 from __future__ import annotations
@@ -17,11 +15,12 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-from skymark.cloud.cost.quote import CatalogueError, Offer, PriceList, Quote
+from skymark.cloud.cost.quote import CatalogueError, Offer, PriceList
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.sky.client import answer_of, sdk, short
 from skymark.cloud.sky.internals import (
+    OWN_CLUSTERS,
     catalogue_directory,
     catalogue_files,
     catalogue_without_refresh,
@@ -37,75 +36,78 @@ FETCHED = ("gcp", "lambda", "vast")
 
 FETCH_TIMEOUT_S = 60.0
 
-OWN_CLUSTERS = ("kubernetes", "slurm", "ssh")
-"""Clouds that are the user's own machines; SkyPilot knows no price of theirs."""
 
+def prices_for(
+    task: Any, clouds: Collection[str] | None = None, tell: Callable[[str], None] = lambda _: None
+) -> PriceList:
+    """Return the offers of the machines that a ``sky.Task`` can be launched on.
 
-class SkyPilotCatalogue:
-    """Prices of SkyPilot's catalogue. Implements `skymark.cloud.cost.quote.PriceSource`."""
+    Each alternative of its resources is asked for.
 
-    def __init__(self, announce: Callable[[str], None] = lambda _: None) -> None:
-        self._announce = announce
+    Args:
+        task: its resources, their alternatives and the number of nodes.
+        clouds: names of the clouds to ask, such as those with credentials; None for every cloud
+            whose prices are known.
+        tell: told of a catalogue that is fetched.
 
-    def prices_for(self, task: Any, clouds: Collection[str] | None = None) -> PriceList:
-        """Return the offers for a ``sky.Task``; each alternative of its resources is asked for.
-
-        Raises:
-            CatalogueError: there is no catalogue, or it has no such machine.
-        """
-        sdk()
-        found: dict[tuple[str, str | None, str, bool], Offer] = {}
-        problems: dict[str, str] = {}
-        asked: set[str] = set()
-        unknown: dict[str, None] = {}
-        problems |= self._fetch_missing(task, clouds)
-        with catalogue_without_refresh():
-            catalogued = catalogue_files()
-            for resources in task.resources:
-                for cloud in _clouds_of(resources, clouds, catalogued):
-                    name = str(cloud).casefold()
-                    asked.add(name)
-                    try:
-                        for one in _offers(cloud, resources, task.num_nodes, unknown):
-                            found[one.cloud, one.region, one.instance_type, one.spot] = one
-                    except Exception as error:  # of a provider's part of SkyPilot: others may do
-                        problems[name] = f"{name}: {short(error)}"
-        if unknown:
-            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            problems["unknown"] = (
-                f"{next(iter(unknown))}{more}: the catalogue's price is no amount above 0"
-            )
-        if not found:
-            raise CatalogueError(_why_none(task, asked, problems, catalogued))
-        ordered = sorted(
-            found.values(), key=lambda one: (one.hourly_price_usd, one.spot, *_name(one))
+    Raises:
+        CatalogueError: there is no catalogue, or it has no such machine.
+    """
+    sdk()
+    offers: dict[tuple[str, str | None, str, bool], Offer] = {}
+    problems = _fetch_missing(task, clouds, tell)
+    asked: set[str] = set()
+    unknown: dict[str, None] = {}
+    with catalogue_without_refresh():
+        catalogued = catalogue_files()
+        for resources in task.resources:
+            for cloud in _clouds_of(resources, clouds, catalogued):
+                name = str(cloud).casefold()
+                asked.add(name)
+                try:
+                    for offer in _offers(cloud, resources, task.num_nodes, unknown):
+                        offers[offer.cloud, offer.region, offer.instance_type, offer.spot] = offer
+                except Exception as error:  # of a provider's part of SkyPilot: others may do
+                    problems[name] = f"{name}: {short(error)}"
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        problems["unknown"] = (
+            f"{next(iter(unknown))}{more}: the catalogue's price is no amount above 0"
         )
-        return PriceList(
-            offers=tuple(ordered),
-            catalogue_date=_date_of({one.cloud for one in ordered}, catalogued),
-            problems=tuple(problems.values()),
-        )
+    if not offers:
+        raise CatalogueError(_why_none(task, asked, problems, catalogued))
+    ordered = sorted(
+        offers.values(), key=lambda offer: (offer.hourly_price_usd, offer.spot, *_name(offer))
+    )
+    return PriceList(
+        offers=tuple(ordered),
+        catalogue_date=_date_of({offer.cloud for offer in ordered}, catalogued),
+        problems=tuple(problems.values()),
+    )
 
-    def _fetch_missing(self, task: Any, allowed: Collection[str] | None) -> dict[str, str]:
-        """Fetch the catalogues that a task needs and this disk has not; returns what went wrong.
 
-        Of the clouds that a task may run on anywhere, those are enough that are here already.
-        """
-        known = catalogue_files()
-        named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
-        wanted = {*FETCHED, *named} if allowed is None else {one.casefold() for one in allowed}
-        if len(named) == 1 and all(one.cloud is not None for one in task.resources):
-            wanted = named
-        elif allowed is None and known.keys() & wanted:
-            return {}
-        problems = {}
-        for cloud in sorted(wanted - known.keys() - set(OWN_CLUSTERS)):
-            self._announce(f"fetching SkyPilot's prices of {cloud} (once)")
-            try:
-                in_background(partial(fetch_catalogue, cloud), FETCH_TIMEOUT_S)
-            except Exception as error:  # of the network, or of a cloud without a catalogue
-                problems[cloud] = f"{cloud}: {short(error)}"
-        return problems
+def _fetch_missing(
+    task: Any, allowed: Collection[str] | None, tell: Callable[[str], None]
+) -> dict[str, str]:
+    """Fetch the catalogues that a task needs and this disk has not; returns problems by cloud.
+
+    Of the clouds that a task may run on anywhere, those are enough that are here already.
+    """
+    known = catalogue_files()
+    named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
+    wanted = {*FETCHED, *named} if allowed is None else {name.casefold() for name in allowed}
+    if len(named) == 1 and all(one.cloud is not None for one in task.resources):
+        wanted = named
+    elif allowed is None and known.keys() & wanted:
+        return {}
+    problems = {}
+    for cloud in sorted(wanted - known.keys() - OWN_CLUSTERS):
+        tell(f"fetching SkyPilot's prices of {cloud} (once)")
+        try:
+            in_background(partial(fetch_catalogue, cloud), FETCH_TIMEOUT_S)
+        except Exception as error:  # of the network, or of a cloud without a catalogue
+            problems[cloud] = f"{cloud}: {short(error)}"
+    return problems
 
 
 def gpu_bytes(kind: str, cloud: str) -> int | None:
@@ -248,26 +250,26 @@ def told_prices_usd(provider: str) -> Mapping[str, float]:
     teller = TELLERS.get(provider.casefold())
     if teller is None or not is_api_server_here():
         return {}
-    found: Mapping[str, float] = answer_of(provider, teller)
-    return {kind: price_usd for kind, price_usd in found.items() if 0 < price_usd < inf}
+    listed: Mapping[str, float] = answer_of(provider, teller)
+    return {kind: price_usd for kind, price_usd in listed.items() if 0 < price_usd < inf}
 
 
-def with_told_prices(quote: Quote) -> Quote:
-    """Return a quote at the prices that the providers tell, the cheapest first again.
+def with_told_prices(prices: PriceList) -> PriceList:
+    """Return offers at the prices that the providers tell, the cheapest first again.
 
     A provider that does not answer keeps the catalogue's prices, with the problem.
     """
     told: dict[str, Mapping[str, float]] = {}
     problems: list[str] = []
-    for provider in sorted({one.cloud for one in quote.offers}):
+    for provider in sorted({offer.cloud for offer in prices.offers}):
         try:
             told[provider] = told_prices_usd(provider)
         except CloudError as error:
             problems.append(f"{provider} itself ({error}); the catalogue's count")
-    offers = [_at_told_price(one, told.get(one.cloud, {})) for one in quote.offers]
-    offers.sort(key=lambda one: one.hourly_price_usd)
-    changes = {"offers": tuple(offers), "problems": (*quote.problems, *problems)}
-    return quote.model_copy(update=changes)
+    offers = [_at_told_price(offer, told.get(offer.cloud, {})) for offer in prices.offers]
+    offers.sort(key=lambda offer: offer.hourly_price_usd)
+    changes = {"offers": tuple(offers), "problems": (*prices.problems, *problems)}
+    return prices.model_copy(update=changes)
 
 
 def at_told_price(machines: HiredMachines) -> HiredMachines:

@@ -1,4 +1,4 @@
-"""SkyPilot's records of clusters and of their hired machines, and the provider's own list."""
+"""Clusters: SkyPilot's records of them, and their provider's own list of machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from skymark.cloud.sky.internals import (
     provider_of,
 )
 from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
 
+PROFILE_VARIABLE = "SKYMARK_PROFILE"
 LAUNCH = "sky.launch"
 """Name of a launch among the API server's requests."""
 
@@ -82,6 +84,40 @@ def has_earlier_launch(cluster: str, asked: Any) -> bool:
     return ours is not None and any(
         (at, name) < (ours, str(asked)) for name, at in launches.items()
     )
+
+
+def handle_of(cluster: str) -> Any:
+    """Return SkyPilot's handle of a cluster that is up.
+
+    Raises:
+        UsageError: there is none.
+        CloudError: it is not up yet, or SkyPilot does not answer.
+    """
+    record = find_cluster(cluster, refresh=False)
+    if record is None or record["handle"] is None:
+        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
+    if record["handle"].launched_resources is None:
+        raise CloudError(f"{cluster} is not up yet")
+    return record["handle"]
+
+
+def profile_of(record: Any) -> str | None:
+    """Return the profile that a cluster's YAML names; None where it is no YAML of skymark's.
+
+    Args:
+        record: of `find_cluster`.
+    """
+    import yaml  # SkyPilot's own; nothing else here needs it
+
+    read = yaml.safe_load(record["last_creation_yaml"] or "") or {}
+    profile = (read.get("envs") or {}).get(PROFILE_VARIABLE)
+    return str(profile) if profile else None
+
+
+def image_of(handle: Any) -> str | None:
+    """Return the container image that a cluster's jobs run in, or None."""
+    image = handle.launched_resources.extract_docker_image()
+    return None if image is None else str(image)
 
 
 def is_there(cluster: str) -> bool:
@@ -148,31 +184,6 @@ def costs_of(cluster: str) -> list[MachineCost]:
     ]
 
 
-def _mode(*, refresh: bool) -> Any:
-    modes = sdk().StatusRefreshMode
-    return modes.FORCE if refresh else modes.NONE
-
-
-def _live(record: Any) -> LiveMachine:
-    hourly_usd = hourly_price_usd(record["handle"])
-    launched = record["launched_at"]
-    cost_usd = None
-    if hourly_usd is not None and launched is not None:
-        # The moment is one of the server's clock, and ours may have been set back.
-        cost_usd = hourly_usd * max(0.0, time.time() - launched) / 3600
-    minutes = record["autostop"]
-    return LiveMachine(
-        name=record["name"],
-        status=record["status"].value,
-        machine=str(record["resources_str"]),
-        nodes=record["nodes"],
-        launched_at=None if launched is None else datetime.fromtimestamp(launched, UTC),
-        idle_minutes=minutes if minutes is not None and minutes >= 0 else None,
-        hourly_price_usd=hourly_usd,
-        cost_usd=cost_usd,
-    )
-
-
 def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | None:
     """Return what SkyPilot knows of a cluster's machines; None where it knows no such cluster.
 
@@ -219,7 +230,7 @@ def running_machines(cluster: str) -> int | None:
 
 
 class ProviderList:
-    """A provider's own list of machines. Implements `skymark.cloud.lifecycle.ending.Provider`."""
+    """A provider's own list of machines."""
 
     def can_be_asked(self, machines: HiredMachines) -> bool:
         """Whether the credentials and the address are here, with SkyPilot's API server."""
@@ -248,6 +259,31 @@ class ProviderList:
         answer_of(one.provider, lambda: provider_ends(one.provider, one.name, one.settings))
 
 
+def _mode(*, refresh: bool) -> Any:
+    modes = sdk().StatusRefreshMode
+    return modes.FORCE if refresh else modes.NONE
+
+
+def _live(record: Any) -> LiveMachine:
+    hourly_usd = hourly_price_usd(record["handle"])
+    launched = record["launched_at"]
+    cost_usd = None
+    if hourly_usd is not None and launched is not None:
+        # The moment is one of the server's clock, and ours may have been set back.
+        cost_usd = hourly_usd * max(0.0, time.time() - launched) / 3600
+    minutes = record["autostop"]
+    return LiveMachine(
+        name=record["name"],
+        status=record["status"].value,
+        machine=str(record["resources_str"]),
+        nodes=record["nodes"],
+        launched_at=None if launched is None else datetime.fromtimestamp(launched, UTC),
+        idle_minutes=minutes if minutes is not None and minutes >= 0 else None,
+        hourly_price_usd=hourly_usd,
+        cost_usd=cost_usd,
+    )
+
+
 def _address_of(machines: HiredMachines) -> ProviderAddress:
     assert machines.address is not None, "the provider of these machines cannot be asked"
     return machines.address
@@ -267,25 +303,3 @@ def _address(handle: Any) -> ProviderAddress | None:
     provider, settings = found
     plain = json.loads(json.dumps(settings, default=str))
     return ProviderAddress(provider=provider, name=handle.cluster_name_on_cloud, settings=plain)
-
-
-PROFILE_VARIABLE = "SKYMARK_PROFILE"
-
-
-def profile_of(record: Any) -> str | None:
-    """Return the profile that a cluster's YAML names; None where it is no YAML of skymark's.
-
-    Args:
-        record: of `skymark.cloud.sky.clusters.find_cluster`.
-    """
-    import yaml  # SkyPilot's own; nothing else here needs it
-
-    read = yaml.safe_load(record["last_creation_yaml"] or "") or {}
-    profile = (read.get("envs") or {}).get(PROFILE_VARIABLE)
-    return str(profile) if profile else None
-
-
-def image_of(handle: Any) -> str | None:
-    """Return the container image that a cluster's jobs run in, or None."""
-    image = handle.launched_resources.extract_docker_image()
-    return None if image is None else str(image)

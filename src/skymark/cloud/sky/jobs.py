@@ -1,21 +1,16 @@
-"""Jobs in the queue of a cluster: send their source, begin, list, follow and end them."""
+"""Jobs in the queue of a cluster: begin, list, follow and end them."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, TextIO
 
 from skymark.cloud.sky.client import ask, explained, request, response_of, sdk
 from skymark.cloud.sky.clusters import find_cluster
-from skymark.cloud.sky.ssh import host, rsync
-from skymark.cloud.source import SOURCES, source_place
 from skymark.cloud.waiting import in_background
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -194,29 +189,3 @@ def _queued(one: Any) -> QueuedJob:
         started_at=None if not began or began < 0 else datetime.fromtimestamp(began, UTC),
         seconds=None if not began or began < 0 else until - began,
     )
-
-
-def send_source(cluster: str, nodes: int, directory: Path, submission: str) -> None:
-    """Copy a directory of `skymark.cloud.source` to every node of a cluster.
-
-    Args:
-        cluster: its name.
-        nodes: how many it has.
-        directory: on this machine; all of it is copied.
-        submission: of `skymark.cloud.source`; its directory is made.
-
-    Raises:
-        CloudError: a node could not be reached.
-    """
-    there = source_place(submission)
-    options = (
-        "--rsync-path",
-        f"mkdir -p {SOURCES} && rsync",
-    )
-
-    def send_to(node: int) -> None:
-        rsync(cluster, *options, f"{os.fspath(directory)}/", f"{host(cluster, node)}:{there}/")
-
-    with ThreadPoolExecutor(max_workers=nodes) as threads:
-        for done in [threads.submit(send_to, node) for node in range(nodes)]:
-            done.result()

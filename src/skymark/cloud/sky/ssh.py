@@ -1,4 +1,4 @@
-"""SSH to machines by SkyPilot's settings: files copied, and timers armed early."""
+"""Run commands on machines and copy files, over the SSH settings that SkyPilot writes."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.order import Order
-from skymark.cloud.sky.internals import (
-    SSH_SETTINGS,
-    is_api_server_here,
-    local_handle,
-    run_on_nodes,
-    runs_in_container,
-)
-from skymark.cloud.sky.tasks import arm_timer
+from skymark.cloud.machine_script import SOURCES, source_place
+from skymark.cloud.sky.internals import SSH_SETTINGS
 from skymark.model.errors import UsageError
 from skymark.plain_files import LARGEST_FILE_BYTES
 
@@ -165,6 +157,24 @@ def _text_of(file: IO[bytes]) -> str:
     return file.read().decode("utf-8", "replace")
 
 
+def copy(source: str, target: str) -> None:
+    """Copy files from a machine or to one.
+
+    Args:
+        source: ``CLUSTER:PATH``, or a path here.
+        target: the other of the two.
+
+    Raises:
+        UsageError: not exactly one of them is on a machine, or there is no such cluster.
+        CloudError: it failed.
+    """
+    there = [place.partition(":")[0] for place in (source, target) if ":" in place]
+    if len(there) != 1:
+        raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
+    # A link of a machine must not lead out of the directory that it comes to.
+    rsync(there[0], *(("--safe-links",) if ":" in source else ()), source, target)
+
+
 def shell(cluster: str, command: Sequence[str], node: int = 0) -> int:
     """Open a shell on a node of a cluster, or run a command there; returns its exit status.
 
@@ -213,15 +223,16 @@ def ssh_command(settings: Path) -> list[str]:
     return ["ssh", "-F", os.fspath(settings), *identities, *options]
 
 
-def send_directory(cluster: str, directory: Path) -> None:
-    """Copy the files of a directory to the head of a cluster, into the home that SSH logs in to.
+def send_directory(cluster: str, nodes: int, directory: Path) -> None:
+    """Copy the files of a directory to every node, into the home that SSH logs in to.
 
     Raises:
-        CloudError: it could not be reached.
+        CloudError: a node could not be reached.
     """
     options = ("--omit-dir-times", "--no-implied-dirs")
     files = sorted(os.fspath(path) for path in directory.iterdir())
-    rsync(cluster, *options, *files, f"{host(cluster)}:")
+    for node in range(nodes):
+        rsync(cluster, *options, *files, f"{host(cluster, node)}:")
 
 
 def send(cluster: str, nodes: int, file: Path, there: str) -> None:
@@ -240,37 +251,27 @@ def send(cluster: str, nodes: int, file: Path, there: str) -> None:
         rsync(cluster, os.fspath(file), f"{host(cluster, node)}:{there}")
 
 
-POLL_S = 3.0
-
-
-@contextmanager
-def early_timers(order: Order) -> Iterator[None]:
-    """Arm each node's timer as soon as it answers over SSH, in a thread, until left.
-
-    It needs SkyPilot's API server on this machine, for the addresses. In a container's place the
-    timer would be the host's, which does not see the run: there it is armed with the job alone.
+def send_source(cluster: str, nodes: int, directory: Path, submission: str) -> None:
+    """Copy a directory of `skymark.cloud.source` to every node of a cluster.
 
     Args:
-        order: names the cluster; its boot time is what the run has to begin.
+        cluster: its name.
+        nodes: how many it has.
+        directory: on this machine; all of it is copied.
+        submission: its name; its directory is made.
+
+    Raises:
+        CloudError: a node could not be reached.
     """
-    over = threading.Event()
-    if is_api_server_here():
-        threading.Thread(target=_arm, args=(order, over), daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+    there = source_place(submission)
+    options = (
+        "--rsync-path",
+        f"mkdir -p {SOURCES} && rsync",
+    )
 
+    def send_to(node: int) -> None:
+        rsync(cluster, *options, f"{os.fspath(directory)}/", f"{host(cluster, node)}:{there}/")
 
-def _arm(order: Order, over: threading.Event) -> None:
-    script = arm_timer(order, order.boot_timeout_s)
-    armed: set[str] = set()
-    while not over.wait(POLL_S):
-        try:
-            handle = local_handle(order.cluster)
-            if handle is None:
-                continue
-            if runs_in_container(handle) or run_on_nodes(handle, script, armed):
-                return
-        except Exception:  # noqa: S112  # no launch fails because a timer comes later
-            continue
+    with ThreadPoolExecutor(max_workers=nodes) as threads:
+        for done in [threads.submit(send_to, node) for node in range(nodes)]:
+            done.result()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.cost.bill import BilledTime, billed_time, ending, set_up_time, shared_time
-from skymark.cloud.cost.limits import Limits, limits_for
+from skymark.cloud.rented_run import limits_of
 from skymark.execute.duration import run_time
 from skymark.execute.partition.split import Balanced, Even, Longest
 from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
 from skymark.model.plan import Selection
+from skymark.model.requests import Limits
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
 from tests.unit.rundir.past_runs import cell, plan, planned
@@ -165,18 +166,8 @@ def test_another_version_of_a_library_takes_about_as_much_as_the_pinned_one():
 @pytest.mark.parametrize("name", profile_paths())
 def test_a_profile_is_expected_to_end_within_its_deadline_and_an_hour(name):
     profile = load_profile(name)
-    limits = limits_for(profile)
+    limits = limits_of(profile, Limits())
     plan = make_plan(profile, Selection())
     time = billed_time(plan, set_up_time(plan))
     assert time.fits(limits.deadline_s)
     assert time.whole(limits.deadline_s).expected_s <= 3600
-
-
-def test_a_profile_s_limits_count_where_no_others_are_given():
-    profile = load_profile("gpu_a100")
-    assert limits_for(profile) == Limits(deadline_s=1800, max_cost_usd=2.5)
-    assert limits_for(profile, num_nodes=2).max_cost_usd == 5.0
-    given = limits_for(profile, "2h", 5.0, num_nodes=2)
-    assert given == Limits(deadline_s=7200, max_cost_usd=5.0)
-    mine = profile.model_copy(update={"deadline_minutes": None, "max_cost_usd": None})
-    assert limits_for(mine) == Limits(deadline_s=None, max_cost_usd=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.cli.options import PlanOptions
-from skymark.cloud.cost.limits import require_time_before
+from skymark.cloud.rented_run import require_time_before
 from skymark.model.errors import UsageError
 
 

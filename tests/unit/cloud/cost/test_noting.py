@@ -10,8 +10,8 @@ from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import HiredMachines
 from skymark.cloud.lifecycle.quoting import check_price, ordered_machines
 from skymark.cloud.lifecycle.stages import Quoted
+from tests.rented_runs import run_of
 from tests.unit.cloud.cost.conftest import offer
-from tests.unit.cloud.test_order import order_of
 from tests.unit.rundir.past_runs import cell, plan
 
 
@@ -23,9 +23,9 @@ def quoted(make_quote):
         quote = make_quote(
             offer(1.0, instance_type="a100"),
             offer(3.0, instance_type="h100"),
-            num_nodes=order.get("num_nodes", 1),
+            num_nodes=order.get("nodes", 1),
         )
-        return Quoted(order_of(**order), plan([cell()]), MappingProxyType({}), quote=quote)
+        return Quoted(run_of(**order), plan([cell()]), MappingProxyType({}), quote=quote)
 
     return quoted_for
 
@@ -61,9 +61,9 @@ def test_a_tenth_more_is_refused_where_the_ceiling_has_no_room_for_it(quoted):
 
 
 def test_every_machine_of_several_counts(quoted):
-    check_price(quoted(num_nodes=2), up(2.0, nodes=2))
+    check_price(quoted(nodes=2), up(2.0, nodes=2))
     with pytest.raises(CloudError, match=r"\$4.00/h, says its provider, and at most \$2.00/h"):
-        check_price(quoted(num_nodes=2), up(4.0, nodes=2))
+        check_price(quoted(nodes=2), up(4.0, nodes=2))
 
 
 @pytest.mark.parametrize(("kind", "ceiling"), [("free", None), ("h100", 2.5)])
@@ -75,5 +75,5 @@ def test_a_machine_that_was_not_in_the_table_or_is_above_the_ceiling_is_refused(
 
 
 def test_before_it_is_up_the_cheapest_offer_is_what_is_known_of_it(quoted):
-    ordered = ordered_machines(quoted(num_nodes=2))
+    ordered = ordered_machines(quoted(nodes=2))
     assert ordered.in_words == "2 × a100 of lambda or the like, at $2.00/h"

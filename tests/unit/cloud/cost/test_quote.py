@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import pytest
 
 from skymark.cli.options import PlanOptions
 from skymark.cloud.cost.bill import billed_time, set_up_time
-from skymark.cloud.cost.limits import at_most, check_ceiling
-from skymark.cloud.cost.quote import PriceList, quote_for
+from skymark.cloud.cost.quote import PriceList, at_most, check_ceiling, quote_for
 from skymark.execute.partition.split import Balanced
 from skymark.model.errors import GateError
 from tests.unit.cloud.cost.conftest import offer
@@ -26,11 +24,9 @@ def test_the_cost_is_price_times_time_times_machines(make_quote):
 def test_a_job_among_several_is_quoted_for_the_part_that_takes_longest():
     named = ("TAB-1:small", "NLP-1:small", "CV-1:small")
     whole = PlanOptions(profile="cpu", scenarios=named, adapters=("numpy",)).plan()
-    offers = PriceList(offers=(offer(1.29),), catalogue_date=None)
-    source = SimpleNamespace(prices_for=lambda task, clouds: offers)
-    task = SimpleNamespace(num_nodes=1)
+    prices = PriceList(offers=(offer(1.29),), catalogue_date=None)
     splits = (Balanced(workers=jobs) for jobs in (1, 2))
-    all_of_it, half = (quote_for(task, whole, source, split=split) for split in splits)
+    all_of_it, half = (quote_for(prices, whole, split=split) for split in splits)
     assert half.num_nodes == 1
     assert half.duration == billed_time(whole, set_up_time(whole), (), Balanced(workers=2))
     assert half.duration.running.expected_s < all_of_it.duration.running.expected_s

@@ -15,15 +15,24 @@ import pytest
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.lifecycle.carrying_out import carry_out
-from skymark.cloud.lifecycle.following import Choice, Screen
 from skymark.cloud.lifecycle.results import Results
-from skymark.cloud.lifecycle.stages import Ended, Finished, Hired, Kept, Left, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import (
+    Callbacks,
+    Choice,
+    Ended,
+    Finished,
+    Hired,
+    Kept,
+    Left,
+    Quoted,
+    Retrieved,
+)
 from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.model.errors import UsageError
 from skymark.store.storing import stalled
+from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
-from tests.unit.cloud.test_order import order_of
 from tests.unit.rundir.past_runs import cell, plan
 
 
@@ -45,17 +54,17 @@ class ScriptedPlace:
         if name in self.faults:
             raise self.faults[name]
 
-    def claim(self, order):
+    def claim(self, run):
         if "claim" in self.faults:
             raise self.faults["claim"]
 
-    def hire(self, quoted, screen):
+    def hire(self, quoted, callbacks):
         self._ask("hire")
-        return Hired(quoted.order, self.job, None)
+        return Hired(quoted.run, self.job, None)
 
-    def stop(self, quoted, hired, screen):
+    def stop(self, quoted, hired, callbacks):
         self._ask("stop")
-        return Finished(quoted.order, begun=hired is not None, interrupted=True)
+        return Finished(quoted.run, begun=hired is not None, interrupted=True)
 
     def take_back(self):
         self._ask("take back")
@@ -69,11 +78,11 @@ class ScriptedPlace:
         self._ask("keep")
         return Kept(retrieved, 10, 0.8)
 
-    def end(self, finished, screen):
+    def end(self, finished, callbacks):
         self._ask("end")
         return 2.0
 
-    def bill(self, order):
+    def bill(self, run):
         self._ask("bill")
         return Bill(hourly_price_usd=1.0, seconds=36.0, price_usd=0.01)
 
@@ -85,12 +94,13 @@ class InterruptedJob(ScriptedJob):
         raise KeyboardInterrupt
 
 
-QUOTED = Quoted(order_of(), plan([cell()]), MappingProxyType({}))
+QUOTED = Quoted(run_of(), plan([cell()]), MappingProxyType({}))
 
 
 def carried_out(place, choice=Choice.STOP):
-    screen = Screen(say=lambda _: None, log=io.StringIO(), interrupted=lambda: choice)
-    return carry_out(QUOTED, place, screen, Path("nowhere"))
+    callbacks = Callbacks(io.StringIO())
+    callbacks.choose = lambda run: choice
+    return carry_out(QUOTED, place, callbacks, Path("nowhere"))
 
 
 def interrupt():
@@ -151,7 +161,7 @@ def test_ctrl_c_stops_the_run_brings_home_what_there_is_and_ends_the_machine():
 
 def test_a_run_that_is_left_going_is_not_touched():
     place = ScriptedPlace(faults={"hire": KeyboardInterrupt()})
-    assert carried_out(place, Choice.LEAVE) == Left(QUOTED.order)
+    assert carried_out(place, Choice.LEAVE) == Left(QUOTED.run)
     assert place.asked == ["hire"]
 
 
@@ -229,7 +239,7 @@ def test_a_name_that_another_launch_has_is_refused_and_its_machine_not_touched()
 
 
 def test_a_stage_is_never_changed():
-    finished = Finished(QUOTED.order)
+    finished = Finished(QUOTED.run)
     with pytest.raises(FrozenInstanceError):
         finished.interrupted = True
     assert finished.with_problem("one").problems == ("one",)

@@ -23,8 +23,8 @@ from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.mending import damages
 from skymark.store.kinds import open_store
+from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
-from tests.unit.cloud.test_order import order_of
 
 CLUSTER = "skymark-cpu-1"
 RSYNC = shutil.which("rsync")
@@ -46,8 +46,8 @@ exit $status
 """rsync whose disk loses the last byte of some files, so many times."""
 
 
-def order(**changes):
-    return order_of(run_id="one", plan_hash=PLAN.hash, cluster=CLUSTER, **changes)
+def rented(**changes):
+    return run_of(run_id="one", plan_hash=PLAN.hash, name=CLUSTER, **changes)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_what_came_damaged_is_copied_again(machines, write_run, damaging, tmp_pa
     there = machines.node(CLUSTER) / RESULTS / "one"
     write_run(there, *CELLS, ended=ended)
     count = damaging(2, what)
-    results = bring_home(order(), tmp_path / "results" / "one")
+    results = bring_home(rented(), tmp_path / "results" / "one")
     assert results.whole
     assert results.records == {Status.OK: 2}
     assert digests(tmp_path / "results" / "one") == digests(there)
@@ -92,7 +92,7 @@ def test_what_comes_damaged_each_time_is_named_and_not_taken_for_the_run(
 ):
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS, ended=ended)
     damaging(1000, "logs/*")
-    results = bring_home(order(), tmp_path / "one")
+    results = bring_home(rented(), tmp_path / "one")
     assert not results.faithful
     assert not results.whole
     assert set(results.unequal) == {f"logs/{one.id}.log" for one in CELLS}
@@ -104,7 +104,7 @@ def test_what_is_damaged_on_the_machine_itself_is_named_and_is_all_there_is(
 ):
     run = write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     run.log_path(CELLS[0]).write_text("changed")
-    results = bring_home(order(), tmp_path / "one")
+    results = bring_home(rented(), tmp_path / "one")
     assert results.faithful
     assert results.differing == (f"logs/{CELLS[0].id}.log",)
 
@@ -112,21 +112,21 @@ def test_what_is_damaged_on_the_machine_itself_is_named_and_is_all_there_is(
 def test_the_parts_of_two_nodes_are_compared_each_with_its_own(machines, write_run, tmp_path):
     for node, one in zip((CLUSTER, f"{CLUSTER}-worker1"), CELLS, strict=True):
         write_run(machines.node(node) / RESULTS / "one", one)
-    results = bring_home(order(num_nodes=2), tmp_path / "one")
+    results = bring_home(rented(nodes=2), tmp_path / "one")
     assert results.whole
     assert results.records == {Status.OK: 2}
 
 
 def test_a_machine_without_the_run_brings_nothing(machines, tmp_path):
     (machines.node(CLUSTER) / RESULTS).mkdir()
-    assert bring_home(order(), tmp_path / "one") is None
+    assert bring_home(rented(), tmp_path / "one") is None
 
 
 def test_a_set_up_that_failed_leaves_nothing_to_compare(machines, tmp_path):
     home = machines.node(CLUSTER)
     (home / RESULTS).mkdir()
     (home / RESULTS / "one.outcome").write_text("setup 3\n")
-    results = bring_home(order(), tmp_path / "one")
+    results = bring_home(rented(), tmp_path / "one")
     assert results.phases == ("setup 3",)
     assert results.faithful
 
@@ -138,11 +138,11 @@ def test_a_machine_that_does_not_answer_is_another_fault_than_a_directory_that_t
     write_run(home / RESULTS / "one", *CELLS)
     (tmp_path / "file").write_text("")
     with pytest.raises((CloudError, OSError)) as raised:
-        bring_home(order(), tmp_path / "file" / "one")
+        bring_home(rented(), tmp_path / "file" / "one")
     assert not isinstance(raised.value, UnreachableError)
     shutil.rmtree(home)
     with pytest.raises(UnreachableError, match=r"status (12|255)"):
-        bring_home(order(), tmp_path / "one")
+        bring_home(rented(), tmp_path / "one")
 
 
 def test_a_run_that_is_here_already_is_renewed_by_what_is_proved_and_by_nothing_else(
@@ -150,12 +150,12 @@ def test_a_run_that_is_here_already_is_renewed_by_what_is_proved_and_by_nothing_
 ):
     there = machines.node(CLUSTER) / RESULTS / "one"
     write_run(there, *CELLS[:1], ended=False)
-    assert bring_home(order(), tmp_path / "one").missing == (CELLS[1].id,)
+    assert bring_home(rented(), tmp_path / "one").missing == (CELLS[1].id,)
     shutil.rmtree(there)
     write_run(there, *CELLS)
-    assert bring_home(order(), tmp_path / "one").whole
+    assert bring_home(rented(), tmp_path / "one").whole
     damaging(1000, "records/*")
-    assert not bring_home(order(), tmp_path / "one").faithful
+    assert not bring_home(rented(), tmp_path / "one").faithful
     assert damages(tmp_path / "one") == {}
     assert digests(tmp_path / "one") == digests(there)
 
@@ -168,7 +168,7 @@ def test_ctrl_c_at_the_terminal_does_not_reach_what_copies(machines):
 
 def test_of_a_lost_node_the_cells_are_named_and_the_others_come_home(machines, write_run, tmp_path):
     write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
-    results = bring_home(order(num_nodes=2), tmp_path / "one", lambda _: 1)
+    results = bring_home(rented(nodes=2), tmp_path / "one", lambda _: 1)
     assert results.faithful
     assert (results.lost, results.missing) == ((1,), (CELLS[1].id,))
     assert results.records == {Status.OK: 1}
@@ -181,13 +181,13 @@ def test_of_a_lost_node_the_cells_are_named_and_the_others_come_home(machines, w
 def test_a_node_that_may_still_be_there_is_not_given_up(machines, write_run, tmp_path, running):
     write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
     with pytest.raises(UnreachableError, match="1 records that came before are in"):
-        bring_home(order(num_nodes=2), tmp_path / "one", lambda _: running)
+        bring_home(rented(nodes=2), tmp_path / "one", lambda _: running)
     assert RunDirectory(tmp_path / "one").record(CELLS[0]) is not None
 
 
 def test_of_a_lost_node_comes_what_it_had_sent_to_a_store(machines, write_run, stored, tmp_path):
     write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
-    two = order(num_nodes=2, stores=(stored(CELLS[1]),))
+    two = rented(nodes=2, stores=(stored(CELLS[1]),))
     results = bring_home(two, tmp_path / "one", lambda _: 1)
     assert results.whole
     assert (results.lost, results.records) == ((1,), {Status.OK: 2})
@@ -216,7 +216,7 @@ def test_a_store_without_the_run_keeps_nothing_from_coming_home(
             other = manifest if isinstance(manifest, bytes) else manifest(theirs)
             assert other != theirs
             store.put(MANIFEST, other)
-    two = order(num_nodes=2, stores=(address,))
+    two = rented(nodes=2, stores=(address,))
     results = bring_home(two, tmp_path / "home" / "one", lambda _: 1)
     assert results.faithful
     assert (results.lost, results.records) == ((1,), {Status.OK: 1})
@@ -228,7 +228,7 @@ def test_a_file_that_is_too_large_is_named_and_all_others_come(machines, write_r
     with run.log_path(CELLS[0]).open("r+b") as file:
         file.truncate(LARGEST_FILE_BYTES + 1)
     run.write_sums()
-    results = bring_home(order(), tmp_path / "one")
+    results = bring_home(rented(), tmp_path / "one")
     assert results.whole
     assert results.records == {Status.OK: 2}
     assert results.strange == (f"one/{log}",)
@@ -240,7 +240,7 @@ def test_all_that_came_of_a_run_that_is_refused_stays(machines, write_run, tmp_p
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     monkeypatch.setattr("skymark.store.fetching.MOST_FILES", 3)
     with pytest.raises(StoreRefusedError, match="all that came is in"):
-        bring_home(order(), tmp_path / "one")
+        bring_home(rented(), tmp_path / "one")
     assert len(list((tmp_path / "one.refused").rglob("*.json"))) == 3
 
 
@@ -309,7 +309,7 @@ def test_of_a_hostile_tree_only_files_of_a_run_come_and_none_is_lost(
 
     monkeypatch.setattr("skymark.cloud.lifecycle.copying.shutil.rmtree", look)
     home = tmp_path / "came"
-    results = bring_home(order(), home / "one")
+    results = bring_home(rented(), home / "one")
     assert results.whole
     assert results.records == {Status.OK: 2}
     assert {path.name for path in home.rglob("*") if path.is_file()} == {
@@ -343,12 +343,12 @@ def test_a_machine_that_goes_away_on_the_way_has_given_its_records(
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     machines.program("rsync", BREAKING.format(rsync=RSYNC, folder="logs"))
     with pytest.raises(UnreachableError, match=f"2 records .* are in {tmp_path}/one"):
-        bring_home(order(), tmp_path / "one")
-    run = RunDirectory(tmp_path / "one")
-    assert all(run.record(one) is not None for one in CELLS)
+        bring_home(rented(), tmp_path / "one")
+    came = RunDirectory(tmp_path / "one")
+    assert all(came.record(one) is not None for one in CELLS)
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith("incoming")] == []
     machines.program("rsync", f'#!/bin/sh\nexec {RSYNC} "$@"\n')
-    assert bring_home(order(), tmp_path / "one").whole
+    assert bring_home(rented(), tmp_path / "one").whole
 
 
 def test_a_machine_that_never_ends_its_answer_is_given_up(machines, tmp_path, monkeypatch):
@@ -356,7 +356,7 @@ def test_a_machine_that_never_ends_its_answer_is_given_up(machines, tmp_path, mo
     machines.node(CLUSTER)
     machines.program("ssh", "#!/bin/sh\nexec sleep 600\n")
     with pytest.raises(UnreachableError, match="took longer than 1 s"):
-        bring_home(order(), tmp_path / "one")
+        bring_home(rented(), tmp_path / "one")
 
 
 def test_a_file_that_grows_on_its_way_ends_at_the_limit(machines, monkeypatch, tmp_path):

@@ -132,7 +132,7 @@ class UnstoredJob(ScriptedJob):
 def test_a_job_that_only_waits_for_its_store_is_followed_no_longer():
     log = io.StringIO()
     began_s = time.monotonic()
-    assert follow(UnstoredJob(), log, say=lambda _: None, until_s=None) is JobEnd.UNSTORED
+    assert follow(UnstoredJob(), log, tell=lambda _: None, until_s=None) is JobEnd.UNSTORED
     assert time.monotonic() - began_s < 30
     assert stalled(stall_token()) in log.getvalue()
 

@@ -11,13 +11,14 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle import slot_queue
-from skymark.cloud.lifecycle.slot_queue import outstanding_groups, submit_groups
+from skymark.cloud.lifecycle import queued_jobs
+from skymark.cloud.lifecycle.queued_jobs import outstanding_jobs, submit_groups
 from skymark.cloud.lifecycle.stages import Quoted
-from skymark.cloud.order import Order
-from skymark.cloud.shared_jobs import SlotJob, submission_key
 from skymark.cloud.sky.jobs import MachineJob
+from skymark.cloud.slots import SlotJob
+from skymark.cloud.submissions import submission_key
 from skymark.model.errors import UsageError
+from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of
 
 GROUPS = [f"model-{number}" for number in range(8)]
@@ -33,36 +34,36 @@ class Machine:
         self.refuses = None
         self.raises = CloudError("the machine did not take it")
 
-    def queue_named(self, quoted, jobs, granted):
+    def queue_slots(self, quoted, jobs, granted):
         for name, job in jobs.items():
             if job.groups == (self.refuses,):
                 raise self.raises
             number = len(self.queue) + 1
             self.queue.append(SimpleNamespace(id=number, name=name, status="PENDING"))
-            self.sent.append((quoted.order.run_id, job.groups[0]))
+            self.sent.append((quoted.run.run_id, job.groups[0]))
             granted(name, MachineJob("cluster", number))
 
 
 @pytest.fixture
 def machine(monkeypatch):
     made = Machine()
-    monkeypatch.setattr(slot_queue, "queue_named", made.queue_named)
-    monkeypatch.setattr(slot_queue, "queued_jobs", lambda _: made.queue)
-    monkeypatch.setattr(slot_queue, "turn_of", lambda *_: nullcontext())
+    monkeypatch.setattr(queued_jobs, "queue_slots", made.queue_slots)
+    monkeypatch.setattr(queued_jobs, "queued_jobs", lambda _: made.queue)
+    monkeypatch.setattr(queued_jobs, "turn_of", lambda *_: nullcontext())
     return made
 
 
 def submit(run_id, told=None):
     plan = plan_of(*(cell_of(name) for name in GROUPS))
-    order = Order(profile="p", plan_hash=plan.hash, run_id=run_id, cluster="cluster")
+    run = run_of(plan_hash=plan.hash, run_id=run_id, name="cluster")
     told = [] if told is None else told
-    return submit_groups(Quoted(order, plan, {}), JOBS, told.append)
+    return submit_groups(Quoted(run, plan, {}), JOBS, told.append)
 
 
 def test_each_job_is_told_with_its_group(machine):
     told = []
     done = submit("run-1", told)
-    assert done.run_id == "run-1"
+    assert done.run.run_id == "run-1"
     assert [job.number for job in done.jobs] == list(range(1, 9))
     assert told[0] == "1 of 8: model-0 is job 1"
     assert told[-1] == "8 of 8: model-7 is job 8"
@@ -80,7 +81,7 @@ def test_a_refusal_names_both_and_the_same_again_submits_the_rest_to_the_same_ru
     told = []
     done = submit("run-2", told)
     assert told[0] == "2 of 8 groups have a job that waits, runs or is done on cluster"
-    assert done.run_id == "run-1"
+    assert done.run.run_id == "run-1"
     assert [job.number for job in done.jobs] == list(range(3, 9))
     assert machine.sent == [("run-1", name) for name in GROUPS]
     assert submit("run-3").jobs == ()
@@ -106,7 +107,7 @@ def test_groups_whose_jobs_failed_are_submitted_again_in_a_run_of_their_own(mach
     for job in machine.queue:
         job.status = "FAILED" if job.id == 4 else "SUCCEEDED"
     done = submit("run-2")
-    assert done.run_id == "run-2"
+    assert done.run.run_id == "run-2"
     assert machine.sent[-1] == ("run-2", "model-3")
     assert len(done.jobs) == 1
 
@@ -116,9 +117,9 @@ def test_what_would_be_submitted_now_is_told_without_submitting(machine):
     with pytest.raises(CloudError):
         submit("run-1")
     plan = plan_of(*(cell_of(name) for name in GROUPS))
-    order = Order(profile="p", plan_hash=plan.hash, run_id="run-9", cluster="cluster")
+    run = run_of(plan_hash=plan.hash, run_id="run-9", name="cluster")
     told = []
-    rest = outstanding_groups(order, submission_key(plan, order), JOBS, told.append)
+    rest = outstanding_jobs(run, submission_key(run, plan), JOBS, told.append)
     assert rest == (tuple(GROUPS[2:]), "run-1")
     assert told == ["2 of 8 groups have a job that waits, runs or is done on cluster"]
     assert len(machine.queue) == 2

@@ -7,16 +7,16 @@ import pytest
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import HiredMachines
-from skymark.cloud.lifecycle import gone
+from skymark.cloud.lifecycle import new_cluster
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
-from tests.unit.cloud.test_order import order_of
+from tests.rented_runs import run_of
 
 
 @pytest.fixture
 def keep(monkeypatch):
     """Keep a machine of 6 USD an hour that has cost 1 USD; SkyPilot and SSH are stood in for."""
 
-    def keep(*, answers=True, **order):
+    def keep(*, answers=True, **fields):
         timers = []
         machines = HiredMachines(name="m", cluster="m", hourly_price_usd=6.0)
         cost = MachineCost(launched_at_s=1, seconds=600, price_usd=1.0, ended=False)
@@ -26,11 +26,11 @@ def keep(monkeypatch):
                 raise CloudError("away")
             return [cost]
 
-        monkeypatch.setattr(gone, "hired", lambda cluster: machines)
-        monkeypatch.setattr(gone, "costs_of", costs_of)
-        monkeypatch.setattr(gone, "_set_own_timer", lambda order, minutes: None)
-        monkeypatch.setattr(gone, "set_idle_timer", lambda cluster, m: timers.append(m))
-        kept = gone.keep_cluster(Retrieved(Finished(order_of(**order)), safe=False))
+        monkeypatch.setattr(new_cluster, "hired", lambda cluster: machines)
+        monkeypatch.setattr(new_cluster, "costs_of", costs_of)
+        monkeypatch.setattr(new_cluster, "_set_own_timer", lambda run, minutes: None)
+        monkeypatch.setattr(new_cluster, "set_idle_timer", lambda cluster, m: timers.append(m))
+        kept = new_cluster.keep_cluster(Retrieved(Finished(run_of(**fields)), safe=False))
         assert timers in ([], [kept.idle_minutes])
         return kept.idle_minutes
 

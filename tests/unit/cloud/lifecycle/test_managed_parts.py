@@ -5,24 +5,21 @@ SkyPilot's managed jobs are stood in for by a list, because they refuse nothing 
 
 from __future__ import annotations
 
-import io
 from contextlib import nullcontext
 
 import pytest
 
 from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
 from skymark.cloud.lifecycle import managed
-from skymark.cloud.lifecycle.following import Choice, Screen
-from skymark.cloud.lifecycle.managed import part_orders, submit_parts
-from skymark.cloud.lifecycle.stages import Quoted
-from skymark.cloud.shared_jobs import part_job_name
+from skymark.cloud.lifecycle.managed import part_runs, submit_parts
+from skymark.cloud.lifecycle.stages import SILENT, Quoted
+from skymark.cloud.submissions import part_job_name
+from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.cloud.cost.conftest import offer, quote_of
-from tests.unit.cloud.test_order import order_of
 
 KEY = "0123456789ab"
 PLAN = plan_of(cell_of("a"), cell_of("b"), cell_of("c"))
-SCREEN = Screen(say=lambda _: None, log=io.StringIO(), interrupted=lambda: Choice.STOP)
 
 
 class Cloud:
@@ -35,10 +32,10 @@ class Cloud:
     def place(self):
         return ScriptedPlace(self)
 
-    def ask(self, call, order):
-        self.asked.append((call, order.part))
-        if (call, order.part) in self.raises:
-            raise self.raises[call, order.part]
+    def ask(self, call, run):
+        self.asked.append((call, run.part))
+        if (call, run.part) in self.raises:
+            raise self.raises[call, run.part]
 
 
 class ScriptedPlace:
@@ -47,23 +44,23 @@ class ScriptedPlace:
     def __init__(self, cloud):
         self.cloud = cloud
 
-    def claim(self, order):
-        self.cloud.ask("claim", order)
+    def claim(self, run):
+        self.cloud.ask("claim", run)
 
-    def submit(self, quoted, screen):
-        self.cloud.ask("submit", quoted.order)
+    def submit(self, quoted, callbacks):
+        self.cloud.ask("submit", quoted.run)
 
-    def early_timers(self, order):
+    def early_timers(self, run):
         return nullcontext()
 
-    def await_machine(self, quoted, screen):
-        self.cloud.ask("await", quoted.order)
+    def await_machine(self, quoted, callbacks):
+        self.cloud.ask("await", quoted.run)
 
     def take_back(self):
         pass
 
-    def end(self, finished, screen):
-        self.cloud.ask("end", finished.order)
+    def end(self, finished, callbacks):
+        self.cloud.ask("end", finished.run)
 
 
 @pytest.fixture
@@ -74,28 +71,28 @@ def cloud(monkeypatch):
 
 
 def parts(attempts):
-    order = order_of(run_id="run", parts=3, max_cost_usd=12.0, deadline_s=3600)
+    run = run_of(run_id="run", parts=3, max_cost_usd=12.0, deadline_s=3600)
     quote = quote_of(offer(1.0), num_nodes=len(attempts))
     each = (quote.duration.running,) * len(attempts)
     quote = quote.model_copy(update={"duration": quote.duration.model_copy(update={"each": each})})
-    return part_orders(Quoted(order, PLAN, {}, 3600, quote, 2.0), KEY, attempts)
+    return part_runs(Quoted(run, PLAN, {}, 3600, quote, 2.0), KEY, attempts)
 
 
 def submitted(cloud, attempts):
     going = []
-    problems = submit_parts(parts(attempts), SCREEN, going)
-    return [one.order.part for one in going], problems
+    problems = submit_parts(parts(attempts), SILENT, going)
+    return [one.run.part for one in going], problems
 
 
 def test_each_job_has_its_part_of_one_plan_and_run_and_its_share_of_the_price():
     both = parts({0: 1, 2: 2})
-    assert [one.order.cluster for one in both] == [
+    assert [one.name for one in both] == [
         part_job_name("run", KEY, 0, 3, 1),
         part_job_name("run", KEY, 2, 3, 2),
     ]
-    assert {(one.order.run_id, one.plan.hash) for one in both} == {("run", PLAN.hash)}
-    assert [(one.order.part, one.order.parts) for one in both] == [(0, 3), (2, 3)]
-    assert {one.order.max_cost_usd for one in both} == {6.0}
+    assert {(one.run.run_id, one.plan.hash) for one in both} == {("run", PLAN.hash)}
+    assert [(one.run.part, one.run.parts) for one in both] == [(0, 3), (2, 3)]
+    assert {one.run.limits.max_cost_usd for one in both} == {6.0}
     assert {(one.limit_s, one.highest_hourly_price_usd) for one in both} == {(3600, 2.0)}
     assert sum(one.quote.cost.high_usd for one in both) == quote_of(offer(2.0)).cost.high_usd
 
@@ -139,8 +136,8 @@ def test_an_interrupt_leaves_those_on_their_way_and_tells_which(cloud, call):
     cloud.raises[call, 1] = KeyboardInterrupt()
     going = []
     with pytest.raises(KeyboardInterrupt):
-        submit_parts(parts({0: 1, 1: 1, 2: 1}), SCREEN, going)
+        submit_parts(parts({0: 1, 1: 1, 2: 1}), SILENT, going)
     ended = [part for call, part in cloud.asked if call == "end"]
-    assert (ended, [one.order.part for one in going]) == (
+    assert (ended, [one.run.part for one in going]) == (
         ([1], [0]) if call == "submit" else ([], [0, 1, 2])
     )

@@ -8,12 +8,11 @@ import shutil
 import pytest
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.following import follow
-from skymark.cloud.lifecycle.outcomes import JobWithOutcome, end_there
+from skymark.cloud.lifecycle.following import ClusterJob, end_there, follow
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.jobs import JobEnd
+from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
-from tests.unit.cloud.test_order import order_of
 
 CLUSTER = "skymark-cpu-1"
 AWAY = CloudError("SkyPilot's API server is away")
@@ -37,8 +36,8 @@ def node(machines):
     return give
 
 
-def order(**changes):
-    return order_of(run_id="one", cluster=CLUSTER, **changes)
+def run(**changes):
+    return run_of(run_id="one", name=CLUSTER, **changes)
 
 
 @pytest.mark.parametrize(
@@ -57,25 +56,25 @@ def order(**changes):
 )
 def test_a_run_ends_as_its_machine_has_written_down(node, text, end):
     node(0, text)
-    assert end_there(order()) is end
+    assert end_there(run()) is end
 
 
 def test_a_run_has_ended_when_all_its_machines_say_so(node):
     node(0, b"run 0\n")
     with pytest.raises(UnreachableError):
-        end_there(order(num_nodes=2))
+        end_there(run(nodes=2))
     node(1)
-    assert end_there(order(num_nodes=2)) is None
+    assert end_there(run(nodes=2)) is None
 
 
 def test_one_part_that_failed_makes_the_run_a_failed_one(node):
     node(0, b"run 0\n")
     node(1, b"run 1\n")
-    assert end_there(order(num_nodes=2)) is JobEnd.FAILED
+    assert end_there(run(nodes=2)) is JobEnd.FAILED
 
 
 def job_of(say=lambda _: None, **script):
-    return JobWithOutcome(ScriptedJob(**script), order(), say)
+    return ClusterJob(ScriptedJob(**script), run(), say)
 
 
 def test_a_run_that_ends_while_skypilot_is_gone_for_good_has_its_own_end(node, monkeypatch):

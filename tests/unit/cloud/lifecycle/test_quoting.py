@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cli.cost import on_all_gpus, print_quote
-from skymark.cloud.cost.limits import Limits
+from skymark.cli.cost import print_quote
+from skymark.cloud.executing import limits_there
 from skymark.cloud.lifecycle import quoting
-from skymark.cloud.lifecycle.quoting import Slots, ceiling_there, quote_there, slots_on
+from skymark.cloud.lifecycle.quoting import Slots, on_all_gpus, quote_there, slots_on
 from skymark.execute.planner import load_profile, make_plan
 from skymark.model.duration import NOTHING
 from skymark.model.errors import GateError
 from skymark.model.plan import Selection
+from skymark.model.requests import Limits
+from tests.rented_runs import run_of
 from tests.unit.cloud.cost.conftest import offer, quote_of, span
-from tests.unit.cloud.test_order import order_of
 from tests.unit.rundir.past_runs import cell, plan, planned
 
 EIGHT = offer(8.0, accelerators="H100:8", instance_type="gpu_8x_h100")
@@ -37,9 +38,9 @@ def no_venvs(monkeypatch):
     monkeypatch.setattr(quoting, "set_up_time", lambda plan: NOTHING)
 
 
-def there(machine=EIGHT, slots=None, **order):
-    known = {"idle_minutes": 30, "keep": True, "cluster": "shared"}
-    return quote_there(order_of(**{**known, **order}), HOURS, (), machine, slots)
+def there(machine=EIGHT, slots=None, **fields):
+    known = {"idle_minutes": 30, "keep": True, "name": "shared"}
+    return quote_there(run_of(**{**known, **fields}), HOURS, (), machine, {}, slots)
 
 
 def test_workers_on_eight_gpus_cost_an_eighth_of_one():
@@ -62,13 +63,13 @@ def test_the_time_that_a_ceiling_pays_for_is_at_the_provider_s_own_price(monkeyp
     """The catalogue's price is a tenth of it; the task and its clouds are stood in for."""
     told = offer(8.0, catalogue_price_usd=0.8, price_from="provider")
     quote = quote_of(told, around=(60, 60, 600))
-    monkeypatch.setattr(quoting, "make_task", lambda order: None)
+    monkeypatch.setattr(quoting, "make_task", lambda run: None)
     monkeypatch.setattr(quoting, "enabled_clouds", lambda infra, variables: None)
     monkeypatch.setattr(quoting, "withhold_provider_keys", lambda clouds: None)
     monkeypatch.setattr(quoting, "quote_for", lambda *_, **__: quote)
-    monkeypatch.setattr(quoting, "with_told_prices", lambda quote: quote)
-    monkeypatch.setattr(quoting, "secrets_for", lambda *_: {})
-    quoted = quoting.quote_order(order_of(max_cost_usd=20.0), HOURS, Path("none"), {})
+    monkeypatch.setattr(quoting, "prices_for", lambda task, clouds: None)
+    monkeypatch.setattr(quoting, "with_told_prices", lambda prices: prices)
+    quoted = quoting.quote_run(run_of(max_cost_usd=20.0), HOURS, Path("none"), {})
     assert quoted.limit_s == 20.0 / 8.0 * 3600 - 600
     assert quoted.highest_hourly_price_usd == 0.8
 
@@ -86,14 +87,19 @@ def test_without_a_price_there_is_no_quote_and_the_deadline_counts():
 
 
 @pytest.mark.parametrize(
-    ("machine_s", "given", "profile_s", "counts"),
+    ("machine_usd", "given", "profile_usd", "counts"),
     [(None, None, None, None), (5.0, None, 2.0, 5.0), (2.0, None, 5.0, 5.0), (5.0, 1.0, 9.0, 1.0)],
 )
 def test_a_ceiling_is_the_one_given_else_the_higher_of_machine_and_profile(
-    machine_s, given, profile_s, counts
+    tmp_path, machine_usd, given, profile_usd, counts
 ):
-    limits = Limits(deadline_s=None, max_cost_usd=profile_s)
-    assert ceiling_there(order_of(max_cost_usd=machine_s), given, limits) == counts
+    limit = "" if profile_usd is None else f"max_cost_usd = {profile_usd}\n"
+    profile = tmp_path / "mine.toml"
+    profile.write_text(
+        f'{limit}description = ""\nsuite = "loading"\nplatform = "cpu"\nscenarios = ["TAB-1"]\n'
+    )
+    known = run_of(max_cost_usd=machine_usd, profile=str(profile))
+    assert limits_there(known, Limits(max_cost_usd=given)) == Limits(max_cost_usd=counts)
 
 
 @pytest.fixture
@@ -113,9 +119,9 @@ def test_many_clip_models_use_all_gpus_and_the_quote_says_so(models, precision, 
     made = models("ViT-B-*", precision=precision)
     slots = slots_on(made, EIGHT)
     assert slots == Slots(8, 50)
-    alone = quote_there(order_of(idle_minutes=30), made, (), EIGHT).quote
+    alone = quote_there(run_of(idle_minutes=30), made, (), EIGHT, {}).quote
     quote = alone.model_copy(update={"cluster": None, "num_nodes": 1})
-    shared = on_all_gpus(quote, made, Path("no such directory"))
+    shared = on_all_gpus(quote, made, ())
     share = quote.duration.running.expected_s / shared.duration.running.expected_s
     assert least < share <= 8
     assert quote.workers_in_words == f"1 of 8 H100 works, with 1 worker, in {precision}"
@@ -128,4 +134,4 @@ def test_one_process_is_all_there_is_for_loaders_one_gpu_and_one_model(models):
     assert slots_on(HOURS, EIGHT) is None
     assert slots_on(models("ViT-B-*"), offer(1.0, accelerators="H100:1")) is None
     one = models("ViT-B-32:laion2b_s34b_b79k")
-    assert on_all_gpus(quote_of(EIGHT), one, Path("no such directory")) is None
+    assert on_all_gpus(quote_of(EIGHT), one, ()) is None

@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.machines import rsync as copy
-from skymark.cloud.lifecycle.kept_machine import newest_run
-from skymark.cloud.machine_script import LATEST, RESULTS
-from skymark.cloud.sky.jobs import send_source
-from skymark.cloud.sky.ssh import output_of, shell
-from skymark.cloud.source import source_place, within
+from skymark.cloud.machine_script import LATEST, RESULTS, source_place, within
+from skymark.cloud.machines import newest_run
+from skymark.cloud.sky.ssh import output_of, send_source, shell
 from skymark.model.errors import UsageError
 
 CLUSTER = "skymark-cpu"

@@ -15,7 +15,7 @@ from skymark.model.record import Record, Round, Status
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.mending import damages
 from skymark.suites.loading.metrics import DECLARATION
-from tests.unit.cloud.test_order import order_of
+from tests.rented_runs import run_of
 from tests.unit.rundir.past_runs import cell, plan
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -189,7 +189,7 @@ def _as_part(home):
 
 
 def stored(run_id="one"):
-    return order_of(run_id=run_id, plan_hash=PLAN.hash)
+    return run_of(run_id=run_id, plan_hash=PLAN.hash)
 
 
 def test_a_run_comes_home_from_a_store_with_what_lacks(part, tmp_path):

@@ -13,10 +13,10 @@ from skymark.cloud.lifecycle.retrieving import GONE, brought, else_stored, from_
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.model.errors import StorageFullError
 from skymark.model.record import Status
+from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
-from tests.unit.cloud.test_order import order_of
 
-FINISHED = Finished(order_of(run_id="one"))
+FINISHED = Finished(run_of(run_id="one"))
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def test_of_a_job_that_never_began_nothing_is_kept(tmp_path):
     def bring(directory):
         raise UnreachableError("no route")
 
-    assert bring_to(tmp_path / "results", bring, Finished(order_of(), begun=False)).safe
+    assert bring_to(tmp_path / "results", bring, Finished(run_of(), begun=False)).safe
 
 
 def test_what_comes_damaged_everywhere_is_kept_where_it_is_whole(tmp_path):
@@ -121,7 +121,7 @@ def test_a_machine_that_is_gone_is_not_said_to_be_kept(machines, tmp_path, monke
 
 
 def of_a_run_in(*addresses):
-    return Finished(order_of(run_id="one", plan_hash=PLAN.hash, stores=addresses))
+    return Finished(run_of(run_id="one", plan_hash=PLAN.hash, stores=addresses))
 
 
 @pytest.mark.parametrize("safe", [True, False])

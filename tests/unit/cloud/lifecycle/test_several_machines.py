@@ -9,12 +9,11 @@ import threading
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.following import follow
-from skymark.cloud.lifecycle.new_cluster import SeveralMachines
+from skymark.cloud.lifecycle.following import ClusterJob, follow
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.waiting import clock_s
-from tests.unit.cloud.test_order import order_of
+from tests.rented_runs import run_of
 
 CLUSTER = "skymark-cpu-1"
 
@@ -54,8 +53,8 @@ def outcome(machines):
 
 
 def job_of(say, running, waiting=None):
-    order = order_of(run_id="one", cluster=CLUSTER, num_nodes=2)
-    return SeveralMachines(waiting or Waiting(), order, say, running, look_s=0.05)
+    run = run_of(run_id="one", name=CLUSTER, nodes=2)
+    return ClusterJob(waiting or Waiting(), run, say, running, look_s=0.05)
 
 
 def test_a_job_that_skypilot_never_ends_ends_with_the_part_of_the_machine_that_is_left(outcome):

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle import slot_queue
+from skymark.cloud.lifecycle import queued_jobs
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.machine_script import UNTIL_VARIABLE
-from skymark.cloud.shared_jobs import SlotJob
+from skymark.cloud.slots import SlotJob
+from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of
-from tests.unit.cloud.test_order import order_of
 
 
 @pytest.fixture
@@ -25,19 +25,19 @@ def variables_of(monkeypatch):
     def variables_of(limit_s, said="1000.42 3999.0", **order):
         told = {"first": {}, "second": {}}
         monkeypatch.setattr(
-            slot_queue, "handle_of", lambda _: SimpleNamespace(launched_resources=1)
+            queued_jobs, "handle_of", lambda _: SimpleNamespace(launched_resources=1)
         )
         monkeypatch.setattr(
-            slot_queue,
+            queued_jobs,
             "make_slot_task",
-            lambda order, job, name, launched: SimpleNamespace(update_envs=told[name].update),
+            lambda run, job, name, launched: SimpleNamespace(update_envs=told[name].update),
         )
-        for name in ("send_source", "_send_files", "put_in_order"):
-            monkeypatch.setattr(slot_queue, name, lambda *_: None)
-        monkeypatch.setattr(slot_queue, "output_of", lambda cluster, words: said)
-        quoted = Quoted(order_of(submission="one", **order), plan_of(cell_of("a")), {}, limit_s)
+        for name in ("send_source", "send_directory", "put_in_order"):
+            monkeypatch.setattr(queued_jobs, name, lambda *_: None)
+        monkeypatch.setattr(queued_jobs, "output_of", lambda cluster, words: said)
+        quoted = Quoted(run_of(submission="one", **order), plan_of(cell_of("a")), {}, limit_s)
         job = SlotJob(cards=1, slots=1, fraction=1)
-        slot_queue.queue_named(quoted, {"first": job, "second": job}, lambda *_: None)
+        queued_jobs.queue_slots(quoted, {"first": job, "second": job}, lambda *_: None)
         return told
 
     return variables_of

@@ -1,4 +1,4 @@
-"""Limits and names of an order."""
+"""Requests of a run on rented machines: names, limits, idle minutes, and notes of them."""
 
 from __future__ import annotations
 
@@ -6,43 +6,40 @@ import re
 
 import pytest
 
-from skymark.cloud.order import (
+from skymark.cloud.rented_run import (
     IDLE_MINUTES,
     KEPT_IDLE_MINUTES,
-    Order,
-    check_cluster_name,
     cluster_name,
     idle_minutes_for,
     limit_s,
+    limits_of,
 )
+from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
+from skymark.model.requests import Limits, Machine
 from skymark.resources import resource_directory
-
-
-def order_of(**changes):
-    known = {"profile": "cpu", "plan_hash": "0", "run_id": "run", "cluster": "skymark-cpu-1"}
-    return Order(**{**known, **changes})
+from tests.rented_runs import run_of
 
 
 def test_without_deadline_and_ceiling_there_is_no_limit():
-    assert limit_s(order_of(), 0.8, 60) is None
+    assert limit_s(Limits(), 0.8, 60) is None
 
 
 def test_the_deadline_is_the_limit_of_set_up_and_run():
-    assert limit_s(order_of(deadline_s=600), 0.8, 60) == 600
+    assert limit_s(Limits(deadline_s=600), 0.8, 60) == 600
 
 
 def test_the_budget_pays_for_boot_and_end_too():
-    assert limit_s(order_of(max_cost_usd=2.0), 4.0, 300) == 1800 - 300
+    assert limit_s(Limits(max_cost_usd=2.0), 4.0, 300) == 1800 - 300
 
 
 def test_the_tighter_of_deadline_and_budget_counts():
-    assert limit_s(order_of(max_cost_usd=2.0, deadline_s=1000), 4.0, 300) == 1000
-    assert limit_s(order_of(max_cost_usd=2.0, deadline_s=9000), 4.0, 300) == 1500
+    assert limit_s(Limits(max_cost_usd=2.0, deadline_s=1000), 4.0, 300) == 1000
+    assert limit_s(Limits(max_cost_usd=2.0, deadline_s=9000), 4.0, 300) == 1500
 
 
 def test_a_machine_that_costs_nothing_has_no_budget_limit():
-    assert limit_s(order_of(max_cost_usd=2.0), 0.0, 300) is None
+    assert limit_s(Limits(max_cost_usd=2.0), 0.0, 300) is None
 
 
 def test_a_machine_is_named_for_its_profile_with_a_number_where_that_is_taken():
@@ -54,11 +51,21 @@ def test_a_machine_is_named_for_its_profile_with_a_number_where_that_is_taken():
 @pytest.mark.parametrize("name", ["", "1st", "a b", "-c", "a/b", "mine-", "../up"])
 def test_a_name_that_ssh_or_a_provider_would_not_take_is_refused(name):
     with pytest.raises(UsageError, match="is no name of a machine"):
-        check_cluster_name(name)
+        Machine(name=name)
 
 
 def test_a_name_of_ones_own_is_taken():
-    check_cluster_name("mine-2")
+    assert Machine(name="mine-2").name == "mine-2"
+
+
+def test_a_profile_s_limits_count_where_no_others_are_given():
+    profile = load_profile("gpu_a100")
+    assert limits_of(profile, Limits()) == Limits(deadline_s=1800, max_cost_usd=2.5)
+    assert limits_of(profile, Limits(), 2).max_cost_usd == 5.0
+    given = Limits(deadline_s=7200, max_cost_usd=5.0)
+    assert limits_of(profile, given, 2) == given
+    mine = profile.model_copy(update={"deadline_minutes": None, "max_cost_usd": None})
+    assert limits_of(mine, Limits()) == Limits()
 
 
 KEY = {"WANDB_API_KEY": "key"}
@@ -76,7 +83,7 @@ KEY = {"WANDB_API_KEY": "key"}
 def test_a_machine_whose_results_lie_elsewhere_too_ends_itself_after_one_idle_minute(
     stores, environment
 ):
-    assert idle_minutes_for(stores, environment, keep=False) == 1
+    assert idle_minutes_for(Machine(), stores, environment) == 1
 
 
 @pytest.mark.parametrize(
@@ -92,13 +99,13 @@ def test_a_machine_whose_results_lie_elsewhere_too_ends_itself_after_one_idle_mi
 def test_a_machine_that_alone_has_the_results_waits_ten_idle_minutes_for_the_connection(
     stores, environment
 ):
-    assert idle_minutes_for(stores, environment, keep=False) == 10
-    assert order_of().idle_minutes == 10
+    assert idle_minutes_for(Machine(), stores, environment) == 10
+    assert run_of().idle_minutes == 10
 
 
 @pytest.mark.parametrize("stores", [(), ("s3://bucket",)])
 def test_a_machine_that_is_kept_waits_thirty_idle_minutes_for_the_next_run(stores):
-    assert idle_minutes_for(stores, {}, keep=True) == 30
+    assert idle_minutes_for(Machine(keep=True), stores, {}) == 30
 
 
 @pytest.mark.parametrize(

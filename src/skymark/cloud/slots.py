@@ -1,10 +1,4 @@
-"""Jobs that share a plan: slot workers, groups and managed parts, found by their names.
-
-A job is named after its run, the submission's key and its group. So the cluster's queue itself
-tells what another submission of the same has put there, from whichever machine it came.
-
-A job is named after its run, the submission's key and its part of the plan. So SkyPilot's list of
-managed jobs itself tells what another submission of the same has begun.
+"""Slot workers on a cluster: how many, with how much of a card each, and in which jobs.
 
 A slot worker takes one group of a plan after another. Those that share a card are started by one
 job that has the whole card, for to submit a job costs seconds: 64 slots on eight cards are 8 jobs.
@@ -13,150 +7,14 @@ job that has the whole card, for to submit a job costs seconds: 64 slots on eigh
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
-from typing import NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from skymark.cloud.order import Order
-from skymark.cloud.source import job_name
-from skymark.execute.partition.explain import worker_parts
-from skymark.execute.partition.shard import items_of
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.suite.registry import suite_named
-
-LONGEST_GROUP = 60
-"""Characters of a group's name that its job's name has: the queue is to be read by people."""
-DIGITS = 12
-"""Hexadecimal digits of a digest: of a thousand groups two have the same once in 10^8 plans."""
-
-_NAME = re.compile(rf"(.+)-group-([0-9a-f]{{{DIGITS}}})-([0-9a-f]{{{DIGITS}}})(-.*)?")
-
-
-class KnownJob(Protocol):
-    """A job of a queue. `skymark.cloud.sky.jobs.QueuedJob` is one."""
-
-    id: int
-    name: str
-    status: str
-
-
-class Outstanding(NamedTuple):
-    """The groups that are to be submitted, and the run that they go to."""
-
-    groups: tuple[str, ...]
-    run_id: str | None
-    """Of the submission that they are the rest of; None for a run of their own."""
-
-
-def submission_key(plan: Plan, order: Order) -> str:
-    """Return the key of all submissions of a plan whose results go to the same places.
-
-    One that divides the plan otherwise between its jobs has another key.
-    """
-    words = [plan.hash, *order.stores, *map("=".join, sorted(order.variables.items()))]
-    if order.parts > 1:
-        words += ["\n".join(one.keys) for one in worker_parts(order.sharing, items_of(plan.cells))]
-    return _digest("\0".join([*words, str(order.deadline_s)]))
-
-
-def group_job_name(run_id: str, key: str, group: str) -> str:
-    """Return the name of a group's job; the run's id must be as `job_name` makes it."""
-    readable = job_name(group)[:LONGEST_GROUP].strip("-")
-    return f"{run_id}-group-{key}-{_digest(group)}-{readable}".rstrip("-")
-
-
-def outstanding(groups: Iterable[str], key: str, queue: Iterable[KnownJob]) -> Outstanding:
-    """Return the groups that no job has, or if there is none, those whose jobs failed.
-
-    The first belong to the run of the submission that broke off. A run that has a group's bad ends
-    does not measure it again, so those that failed get a run of their own.
-
-    Args:
-        groups: all of the plan, in order.
-        key: of the submission.
-        queue: the cluster's jobs, finished ones included.
-    """
-    newest: dict[str, KnownJob] = {}
-    run_id: str | None = None
-    for job in sorted(queue, key=lambda one: one.id):
-        found = _NAME.fullmatch(job.name)
-        if found is not None and found[2] == key:
-            run_id, newest[found[3]] = found[1], job
-    named = {group: newest.get(_digest(group)) for group in groups}
-    absent = tuple(
-        group for group, job in named.items() if job is None or job.status == "CANCELLED"
-    )
-    if absent:
-        return Outstanding(absent, run_id)
-    failed = tuple(
-        group for group, job in named.items() if job is not None and "FAILED" in job.status
-    )
-    return Outstanding(failed, None)
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()[:DIGITS]
-
-
-PREFIX = "skymark-"
-"""Of names of machines that skymark hires."""
-
-_PART_NAME = re.compile(rf"{PREFIX}(.+)-([0-9a-f]{{{DIGITS}}})-(\d+)of(\d+)(?:-(\d+))?")
-
-
-class OutstandingParts(NamedTuple):
-    """The parts of a plan that are to be submitted, and the run that they go to."""
-
-    attempts: Mapping[int, int]
-    """The attempt that a job would be, by the part's number from 0."""
-    run_id: str | None
-    """Of the submission that they are the rest of; None for a run of their own."""
-
-
-def part_job_name(run_id: str, key: str, part: int, parts: int, attempt: int) -> str:
-    """Return the name of the job of a part; the run's id must be as `job_name` makes it.
-
-    Args:
-        run_id: of the run that all parts belong to.
-        key: of `skymark.cloud.shared_jobs.submission_key`.
-        part: its number, from 0; people count from 1.
-        parts: how many there are.
-        attempt: from 1; SkyPilot keeps the names of jobs that have ended.
-    """
-    name = f"{PREFIX}{run_id}-{key}-{part + 1}of{parts}"
-    return name if attempt == 1 else f"{name}-{attempt}"
-
-
-def outstanding_parts(parts: int, key: str, known: Iterable[KnownJob]) -> OutstandingParts:
-    """Return the parts that no job waits for, works on or has done.
-
-    Those whose job was ended or failed are among them: it goes on from what is stored.
-
-    Args:
-        parts: how many there are; another number divides the plan otherwise.
-        key: of the submission.
-        known: SkyPilot's managed jobs, finished ones included.
-    """
-    newest: dict[int, KnownJob] = {}
-    attempts: dict[int, int] = {}
-    run_id: str | None = None
-    for job in sorted(known, key=lambda one: one.id):
-        found = _PART_NAME.fullmatch(job.name)
-        if found is not None and found[2] == key and int(found[4]) == parts:
-            part = int(found[3]) - 1
-            run_id, newest[part], attempts[part] = found[1], job, int(found[5] or 1)
-    due = [part for part in range(parts) if part not in newest or _has_broken_off(newest[part])]
-    return OutstandingParts({part: attempts.get(part, 0) + 1 for part in due}, run_id)
-
-
-def _has_broken_off(job: KnownJob) -> bool:
-    return job.status.startswith(("CANCEL", "FAILED"))
-
 
 ROUNDING = 1e-6
 LEAST_FRACTION = 0.125

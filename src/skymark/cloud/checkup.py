@@ -1,0 +1,121 @@
+"""Check-up of rented machines: working credentials, and machines that are left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.machines import live_machines
+from skymark.cloud.sky.client import sdk, sky_program
+from skymark.cloud.sky.clusters import LiveMachine
+from skymark.cloud.sky.providers import ACCESS, Access, check_all_clouds
+from skymark.cloud.waiting import in_background
+from skymark.model.base import Frozen
+from skymark.model.errors import SkymarkError
+
+T = TypeVar("T")
+
+TIMEOUT_S = 120.0
+"""How long providers may take to answer, once for credentials and once for machines."""
+
+
+class State(StrEnum):
+    """Set-up state of a provider: absent, credentials, enabled."""
+
+    ENABLED = "enabled"
+    NOT_WORKING = "not accepted, or at fault"
+    """There are credentials. SkyPilot does not tell a wrong key from a provider's own fault."""
+    ABSENT = "no credentials"
+    UNKNOWN = "not known"
+
+
+class Provider(Frozen):
+    """A provider and its requirements."""
+
+    name: str
+    state: State
+    access: Access | None
+    """None for one that no machine kind is for."""
+
+
+class Checkup(Frozen):
+    """Findings about providers and machines."""
+
+    providers: tuple[Provider, ...]
+    machines: tuple[LiveMachine, ...]
+    """That skymark hired and that are still there."""
+    problems: tuple[str, ...]
+    """What could not be asked, and why."""
+
+    @property
+    def all_well(self) -> bool:
+        """Whether a machine could be hired, and none is left over."""
+        enabled = any(one.state is State.ENABLED for one in self.providers)
+        return enabled and not self.machines and not self.problems
+
+
+def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
+    """Ask every provider whether the credentials work, and which machines are there.
+
+    Without a network the answer is that nothing could be asked, after at most twice `timeout_s`.
+
+    Raises:
+        UsageError: SkyPilot is not installed.
+    """
+    sdk()
+    problems: list[str] = []
+    enabled: frozenset[str] | None = None
+    machines: tuple[LiveMachine, ...] = ()
+    try:
+        enabled = bounded("the check of credentials", check_all_clouds, timeout_s)
+    except SkymarkError as error:
+        problems.append(str(error))
+    try:
+        machines = tuple(bounded("the list of machines", live_machines, timeout_s))
+    except SkymarkError as error:
+        problems.append(str(error))
+    return Checkup(
+        providers=providers(enabled, variables), machines=machines, problems=tuple(problems)
+    )
+
+
+def providers(enabled: frozenset[str] | None, variables: Mapping[str, str]) -> tuple[Provider, ...]:
+    """Return the state of every provider.
+
+    Args:
+        enabled: names of those that SkyPilot may use; None where it could not be asked.
+        variables: the user's.
+    """
+    known = [
+        Provider(name=one.provider, state=_state(one, enabled, variables), access=one)
+        for one in ACCESS
+    ]
+    others = (enabled or frozenset()) - {one.provider for one in ACCESS}
+    further = [Provider(name=name, state=State.ENABLED, access=None) for name in sorted(others)]
+    return (*known, *further)
+
+
+def _state(access: Access, enabled: frozenset[str] | None, variables: Mapping[str, str]) -> State:
+    if enabled is not None and access.provider in enabled:
+        return State.ENABLED
+    if not access.found(variables):
+        return State.ABSENT
+    return State.UNKNOWN if enabled is None else State.NOT_WORKING
+
+
+def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:
+    """Return the result of a call that may hang.
+
+    Raises:
+        CloudError: it takes longer; it goes on in a thread that ends with this process.
+    """
+    try:
+        answer: T = in_background(call, timeout_s)
+    except TimeoutError as error:
+        raise CloudError(
+            f"{what} got no answer in {timeout_s:g} s; is there a network? "
+            f"`{sky_program()} api info` says whether SkyPilot's API server is there"
+        ) from error
+    return answer

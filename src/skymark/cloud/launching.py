@@ -1,0 +1,189 @@
+"""Launch a run on a rented machine: price, agree, hire, follow, bring home, verify, end, bill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from skymark.cloud.cost.quote import Quote
+from skymark.cloud.known_machines import known_names
+from skymark.cloud.lifecycle.carrying_out import carry_out, hire_and_leave
+from skymark.cloud.lifecycle.ending import named_where_left
+from skymark.cloud.lifecycle.managed import ManagedPlace
+from skymark.cloud.lifecycle.new_cluster import NewCluster
+from skymark.cloud.lifecycle.quoting import on_all_gpus, quote_machines, quote_run
+from skymark.cloud.lifecycle.retrieving import check_home
+from skymark.cloud.lifecycle.stages import SILENT, Callbacks, Ended, Kept, Left, Quoted
+from skymark.cloud.rented_run import (
+    RentedRun,
+    changed_machine,
+    cluster_name,
+    idle_minutes_for,
+    limits_of,
+    require_time_before,
+    split_of_machines,
+)
+from skymark.cloud.sky.clusters import names_in_use
+from skymark.cloud.sky.managed_jobs import check_controller, live_managed_jobs
+from skymark.cloud.source import source_for
+from skymark.cloud.stores import check_stores
+from skymark.execute.named_data import require_data
+from skymark.execute.planner import load_profile
+from skymark.model.base import Frozen
+from skymark.model.errors import GateError, UsageError
+from skymark.model.plan import Plan
+from skymark.model.requests import Job, Limits, Machine, Results
+from skymark.rundir.history import read_history
+from skymark.rundir.layout import new_run_id
+
+
+class Estimate(Frozen):
+    """The cost of a plan wherever a price is known, and its limits."""
+
+    quote: Quote
+    """Of one process on each machine."""
+    shared: Quote | None
+    """Of `submit`'s workers on all GPUs of the machine; None where they would be no more."""
+    limits: Limits
+
+    @property
+    def best(self) -> Quote:
+        """The quote of workers on all GPUs, where there is one."""
+        return self.quote if self.shared is None else self.shared
+
+
+def quote(
+    plan: Plan,
+    machine: Machine = Machine(),
+    limits: Limits = Limits(),
+    results: Results = Results(),
+    job: Job = Job(),
+    callbacks: Callbacks = SILENT,
+    *,
+    profile: str | None = None,
+) -> Estimate:
+    """Estimate the cost of a plan on rented machines; nothing is rented, and no provider asked.
+
+    Args:
+        plan: the cells.
+        machine: the machines.
+        limits: in place of the profile's.
+        results: its directory's earlier runs tell how long cells take.
+        job: its split is the way the machines share the plan.
+        callbacks: told of a price catalogue that is fetched.
+        profile: the plan's profile, where it is a file.
+
+    Raises:
+        UsageError: SkyPilot is not installed, or no price is known.
+    """
+    profile = profile or plan.profile
+    whole = limits_of(load_profile(profile), limits, machine.nodes)
+    require_time_before(plan, whole.deadline_s)
+    history = read_history(results.directory, plan)
+    alone = quote_machines(
+        plan, profile, machine, whole.deadline_s, job.split, history, callbacks.tell
+    )
+    shared = on_all_gpus(alone, plan, history, bounded=limits.deadline_s is not None)
+    return Estimate(quote=alone, shared=shared, limits=whole)
+
+
+def launch(
+    plan: Plan,
+    machine: Machine = Machine(),
+    limits: Limits = Limits(),
+    results: Results = Results(),
+    job: Job = Job(),
+    callbacks: Callbacks | None = None,
+    *,
+    profile: str | None = None,
+    detach: bool = False,
+    dry_run: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> Ended | Kept | Left | Quoted:
+    """Hire a machine, run a plan there, bring the results home, and prove the machine gone.
+
+    Whatever happens after hiring, the machine is ended before this returns or raises, unless it
+    has results that are verified nowhere else, it is to stay, or the user leaves it running.
+
+    Args:
+        plan: the cells.
+        machine: the machine.
+        limits: in place of the profile's; the machine keeps them itself.
+        results: its directory gets the run, its stores each cell as it is measured.
+        job: name, variables, secrets, files, and the way machines share the plan.
+        callbacks: told of progress and asked about price and interruption. None: silent; the price
+            is agreed to where `limits` has a ceiling.
+        profile: the plan's profile, where it is a file.
+        detach: return when the job is in the machine's queue.
+        dry_run: price it, and hire nothing.
+        environment: has the keys of stores.
+
+    Returns:
+        The end of the run; `Quoted` for a dry run.
+
+    Raises:
+        UsageError: nothing was hired: an option is wrong, or credentials are missing.
+        GateError: nothing was hired: it may cost more than the ceiling, or is not agreed to.
+        StillBillingError: a machine is not proved gone; the message has its id and price.
+    """
+    callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
+    profile = profile or plan.profile
+    known = {**environment, **job.variables, **job.secrets}
+    if machine.idle and job.split is not None:
+        raise UsageError("--idle runs nothing, so nothing is split; give --split to skymark exec")
+    if machine.managed and detach:
+        raise UsageError("--managed brings a run home from its store; leave out -d")
+    whole = limits_of(load_profile(profile), limits, machine.nodes)
+    require_time_before(plan, whole.deadline_s)
+    split_of_machines(job.split, machine.nodes)
+    require_data(job.cache_policy, plan)
+    check_home(results.directory)
+    source = source_for([plan], job.files, with_source=machine.image is None)
+    callbacks.sends(source)
+    idle_minutes = idle_minutes_for(machine, results.stores, known)
+    run = RentedRun(
+        name=_free_name(profile, machine.name),
+        run_id=new_run_id(profile, datetime.now(UTC)),
+        profile=profile,
+        plan_hash=plan.hash,
+        # Whoever comes back may have put jobs of another kind there.
+        machine=changed_machine(machine, keep=True) if detach else machine,
+        limits=whole,
+        job=job,
+        stores=results.stores,
+        idle_minutes=idle_minutes,
+        source=source.directory,
+    )
+    quoted = quote_run(run, plan, results.directory, known)
+    if machine.managed:
+        check_controller()
+    callbacks.show(quoted)
+    if dry_run:
+        return quoted
+    if not callbacks.agree(quoted):
+        raise GateError("nothing was hired: the price was not agreed to")
+    check_stores(results.stores, run.run_id, known)
+    callbacks.begin(run)
+    place = ManagedPlace() if machine.managed else NewCluster()
+    with named_where_left(run.name, callbacks.tell):
+        if machine.idle or detach:
+            return hire_and_leave(quoted, place, callbacks)
+        return carry_out(quoted, place, callbacks, results.directory)
+
+
+def _free_name(profile: str, wanted: str | None) -> str:
+    """Return the name of a new machine: the one that is wanted, else the profile's, free to use.
+
+    Raises:
+        UsageError: the wanted name is taken.
+    """
+    taken = names_in_use() | {job.name for job in live_managed_jobs()} | known_names()
+    if wanted is None:
+        return cluster_name(profile, taken)
+    if wanted in taken:
+        raise UsageError(
+            f"--cluster {wanted}: there is such a machine; give another name, run on it with "
+            f"`skymark exec {wanted}`, or end it with `skymark down {wanted}`"
+        )
+    return wanted

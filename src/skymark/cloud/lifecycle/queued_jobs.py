@@ -1,0 +1,279 @@
+"""Jobs in the queue of a machine that is there: their files are sent, then each is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from skymark.cloud.errors import CloudError
+from skymark.cloud.known_machines import turn_of, write_secrets
+from skymark.cloud.lifecycle.asking import IN_FLIGHT, ClusterQueue, put_in_order
+from skymark.cloud.lifecycle.stages import Quoted
+from skymark.cloud.machine_script import UNTIL_VARIABLE, plan_file, secrets_file
+from skymark.cloud.rented_run import RentedRun
+from skymark.cloud.sky.clusters import handle_of
+from skymark.cloud.sky.jobs import MachineJob, cancel_jobs, queued_jobs
+from skymark.cloud.sky.queued_tasks import cards_of, make_slot_task
+from skymark.cloud.sky.ssh import output_of, send_directory, send_source
+from skymark.cloud.slots import Cards, SlotJob
+from skymark.cloud.source import source_directory
+from skymark.cloud.submissions import (
+    OutstandingGroups,
+    group_job_name,
+    job_name,
+    outstanding_groups,
+    submission_key,
+)
+from skymark.execute.planner import write_plan
+from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.plan import Plan
+
+NAMED = 5
+"""Groups that a message names; the rest is counted."""
+
+Tell = Callable[[str], None]
+"""Shows a line of progress."""
+
+
+class Submitted(NamedTuple):
+    """The jobs of a submission, and the run that they work on."""
+
+    run: RentedRun
+    jobs: tuple[MachineJob, ...]
+
+
+def cluster_cards(cluster: str) -> Cards | None:
+    """Return the accelerators of a cluster of one machine; None where it has none.
+
+    Raises:
+        UsageError: there is no such cluster, or it has several machines, whose disks they do not
+            share.
+        CloudError: SkyPilot does not answer.
+    """
+    handle = handle_of(cluster)
+    if handle.launched_nodes > 1:
+        raise UsageError(
+            f"{cluster} has {handle.launched_nodes} machines, and workers find what others have "
+            "taken on one disk; give a cluster of one machine, or exec with --num-nodes"
+        )
+    return cards_of(handle.launched_resources)
+
+
+def submit_slots(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submitted:
+    """Put the jobs of slot workers into a cluster's queue; where one fails, none is left in it.
+
+    Args:
+        quoted: the run, which has a submission.
+        jobs: of `skymark.cloud.slots`.
+        tell: told of a wait, and of each job that is in the queue.
+
+    Raises:
+        UsageError: there is no such cluster, or it has not what a job takes.
+        CloudError: it did not take them.
+    """
+    run = quoted.run
+    named = {
+        job_name(f"{run.run_id}-slots-{number}"): job for number, job in enumerate(jobs, start=1)
+    }
+    queued: list[MachineJob] = []
+
+    def granted(name: str, job: MachineJob) -> None:
+        del name
+        queued.append(job)
+        tell(f"{len(queued)} of {len(jobs)} jobs are in the queue of {run.name}")
+
+    with turn_of(run.name, tell):
+        try:
+            queue_slots(quoted, named, granted)
+        except BaseException:
+            with suppress(CloudError):
+                cancel_jobs(run.name, [job.number for job in queued])
+            remove_secrets(run, named if quoted.secrets else ())
+            raise
+    return Submitted(run, tuple(queued))
+
+
+def submit_groups(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submitted:
+    """Put a job for each group into a cluster's queue, in order; stop at the first refusal.
+
+    What is in the queue then stays there, and another submission of the same is for the rest.
+
+    Args:
+        quoted: the run, which has a submission.
+        jobs: of `skymark.cloud.slots.job_per_group`.
+        tell: told of a wait, and of each job that is in the queue.
+
+    Raises:
+        UsageError: there is no such cluster, or it has not what a job takes.
+        CloudError: it did not take one.
+    """
+    key = submission_key(quoted.run, quoted.plan)
+    with turn_of(quoted.run.name, tell):
+        rest = outstanding_jobs(quoted.run, key, jobs, tell)
+        run = quoted.run.changed(run_id=rest.run_id or quoted.run.run_id)
+        named = {
+            group_job_name(run.run_id, key, job.groups[0]): job
+            for job in jobs
+            if job.groups[0] in rest.groups
+        }
+        queued: dict[str, MachineJob] = {}
+
+        def granted(name: str, job: MachineJob) -> None:
+            queued[name] = job
+            tell(f"{len(queued)} of {len(named)}: {named[name].groups[0]} is job {job.number}")
+
+        if named:
+            try:
+                queue_slots(replace(quoted, run=run), named, granted)
+            except SkymarkError as error:
+                if not queued:
+                    raise
+                raise CloudError(f"{error}; {_left(named, queued)}") from error
+            except KeyboardInterrupt:
+                tell(_left(named, queued))
+                raise
+    return Submitted(run, tuple(queued.values()))
+
+
+def outstanding_jobs(
+    run: RentedRun, key: str, jobs: Sequence[SlotJob], tell: Tell
+) -> OutstandingGroups:
+    """Return the groups that a submission would be for, by what the cluster's queue has now.
+
+    Args:
+        run: with the cluster's name.
+        key: of the submission.
+        jobs: of `skymark.cloud.slots.job_per_group`.
+        tell: told how many have a job already.
+
+    Raises:
+        UsageError: there is no such cluster.
+        CloudError: its queue cannot be read.
+    """
+    rest = outstanding_groups([job.groups[0] for job in jobs], key, queued_jobs(run.name))
+    if len(rest.groups) < len(jobs):
+        tell(
+            f"{len(jobs) - len(rest.groups)} of {len(jobs)} groups have a job that waits, runs or "
+            f"is done on {run.name}"
+        )
+    return rest
+
+
+def queue_slots(
+    quoted: Quoted, jobs: Mapping[str, SlotJob], granted: Callable[[str, MachineJob], None]
+) -> None:
+    """Put jobs of slot workers by name into a cluster's queue.
+
+    Args:
+        quoted: the run, which has a submission.
+        jobs: by names that no other job of the run has, in the order in which they are to begin.
+        granted: told of each that is in the queue.
+
+    Raises:
+        UsageError: there is no such cluster, or it has not what a job takes.
+        CloudError: it did not take one; no further one was asked for.
+    """
+    run = quoted.run
+    launched = handle_of(run.name).launched_resources
+    tasks = {name: make_slot_task(run, job, name, launched) for name, job in jobs.items()}
+    until_s = _until_s(quoted)
+    for task in tasks.values():
+        task.update_envs({UNTIL_VARIABLE: str(until_s)})
+    send_job_source(run, run.source or source_directory())
+    secrets = dict.fromkeys(tasks, quoted.secrets)
+    queue_tasks(run, tasks, {run.run_id: quoted.plan}, secrets, granted)
+
+
+def queue_tasks(
+    run: RentedRun,
+    tasks: Mapping[str, Any],
+    plans: Mapping[str, Plan],
+    secrets: Mapping[str, Mapping[str, str]],
+    granted: Callable[[str, MachineJob], None],
+    in_flight: int = IN_FLIGHT,
+) -> None:
+    """Send plans and secrets to a cluster, and put tasks by name into its queue.
+
+    Args:
+        run: with the cluster's name and nodes.
+        tasks: SkyPilot's, by the names of their jobs.
+        plans: by the ids of their runs.
+        secrets: of each task that is to begin, in the tasks' order, by the name that its script has
+            for them; the job takes them away.
+        granted: told of each job that is in the queue.
+        in_flight: requests at once.
+
+    Raises:
+        CloudError: it could not be reached, or did not take one; no further one was asked for.
+    """
+    with TemporaryDirectory() as place:
+        for run_id, plan in plans.items():
+            write_plan(plan, Path(place, plan_file(run_id)))
+        for name, values in secrets.items():
+            if values:
+                write_secrets(Path(place, secrets_file(name)), values)
+        send_directory(run.name, run.nodes, Path(place))
+    unused = dict(zip(tasks, secrets.items(), strict=True))
+
+    def noted(name: str, job: MachineJob) -> None:
+        unused.pop(name)
+        granted(name, job)
+
+    try:
+        put_in_order(tasks, ClusterQueue(run.name, tasks), noted, in_flight)
+    except BaseException:
+        remove_secrets(run, [name for name, values in unused.values() if values])
+        raise
+
+
+def send_job_source(run: RentedRun, source: Path | None) -> None:
+    """Send the source of a submission to every node of a cluster.
+
+    Args:
+        run: with the cluster's name and nodes, and its submission.
+        source: the directory; None where the job needs none.
+
+    Raises:
+        CloudError: a node could not be reached.
+    """
+    if source is not None and run.submission is not None:
+        send_source(run.name, run.nodes, source, run.submission)
+
+
+def remove_secrets(run: RentedRun, names: Iterable[str]) -> None:
+    """Remove the files of secrets by name from every node of a cluster."""
+    files = [secrets_file(name) for name in names]
+    for node in range(run.nodes if files else 0):
+        with suppress(SkymarkError):  # they go with the machine at the latest
+            output_of(run.name, ("rm", "-f", *files), node)
+
+
+def _until_s(quoted: Quoted) -> int:
+    """Return the moment of the machine's own clock when the ceiling is used up; 0 for no ceiling.
+
+    Raises:
+        CloudError: the machine does not answer.
+    """
+    if quoted.run.limits.max_cost_usd is None or quoted.limit_s is None:
+        return 0
+    up_s, _, _ = output_of(quoted.name, ("cat", "/proc/uptime")).partition(".")
+    if not up_s.isdecimal():
+        raise CloudError(
+            f"{quoted.name} does not tell its clock, so the ceiling cannot be kept there; nothing "
+            "was queued; try again"
+        )
+    return int(up_s) + quoted.limit_s
+
+
+def _left(named: Mapping[str, SlotJob], queued: Mapping[str, MachineJob]) -> str:
+    """Return a sentence on jobs that are in the queue, and groups that are not."""
+    left = [job.groups[0] for name, job in named.items() if name not in queued]
+    shown = ", ".join(left[:NAMED])
+    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+    numbers = " ".join(str(job.number) for job in queued.values())
+    there = f"in the queue: jobs {numbers}" if queued else "no job is in the queue"
+    return f"{there}; not in it: {shown}{more}; the same command again submits those that are not"

@@ -1,0 +1,350 @@
+"""Machines that are there: list, adopt, show and end them, and bring their results home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+from skymark.cloud.errors import CloudError, UnknownMachineError
+from skymark.cloud.known_machines import (
+    HiredMachines,
+    all_hired,
+    forget,
+    is_known,
+    known_names,
+    note_hired,
+    recall,
+)
+from skymark.cloud.lifecycle.disappearance import QUIET_S
+from skymark.cloud.lifecycle.ending import Gone, prove_gone, prove_job_gone
+from skymark.cloud.lifecycle.retrieving import check_home, from_cluster
+from skymark.cloud.lifecycle.stages import Finished, Retrieved
+from skymark.cloud.machine_script import LATEST, RESULTS
+from skymark.cloud.rented_run import IDLE_MINUTES, RentedRun
+from skymark.cloud.sky.client import server_fault, sky_program
+from skymark.cloud.sky.clusters import (
+    LiveMachine,
+    ProviderList,
+    find_cluster,
+    handle_of,
+    image_of,
+    live_clusters,
+    profile_of,
+)
+from skymark.cloud.sky.jobs import QueuedJob, cancel_jobs, queued_jobs, show_output
+from skymark.cloud.sky.managed_jobs import (
+    find_managed_job,
+    live_managed_jobs,
+    show_managed_output,
+)
+from skymark.cloud.sky.ssh import output_of
+from skymark.cloud.submissions import PREFIX
+from skymark.cloud.waiting import clock_s, in_background
+from skymark.model.errors import UsageError
+from skymark.model.record import FILE_NAME
+from skymark.model.requests import Machine, Results
+
+Tell = Callable[[str], None]
+"""Shows a line of progress."""
+ASK_S = 10.0
+"""Longest wait for the providers of all noted machines, where SkyPilot does not answer."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Machines that are there, as far as anybody answers."""
+
+    machines: tuple[LiveMachine, ...]
+    fault: str | None = None
+    """Why SkyPilot does not answer: then they are those that were hired from here."""
+
+
+def status(names: Sequence[str] = ()) -> Status:
+    """Return the machines that are there, by their providers' word.
+
+    Args:
+        names: of machines; empty for all.
+
+    Raises:
+        UsageError: there is no machine of a name.
+    """
+    fault = server_fault()
+    machines = live_machines() if fault is None else noted_machines()
+    if unknown := set(names) - {machine.name for machine in machines}:
+        raise UsageError(f"there is no machine {min(unknown)}; `skymark status` shows all")
+    chosen = (machine for machine in machines if not names or machine.name in names)
+    return Status(tuple(chosen), fault)
+
+
+def cancel(name: str, jobs: Sequence[int] = (), *, all: bool = False) -> list[QueuedJob]:
+    """Take jobs out of a machine's queue, or end them; the machine stays.
+
+    Args:
+        name: the machine's.
+        jobs: their numbers.
+        all: every job that waits or runs.
+
+    Returns:
+        The jobs, as they were before.
+
+    Raises:
+        UsageError: there is no such machine or job.
+    """
+    listed = queued_jobs(name)
+    if unknown := set(jobs) - {job.id for job in listed}:
+        raise UsageError(f"{name} has no job {min(unknown)}; `skymark queue {name}`")
+    chosen = [job for job in listed if job.id in jobs or (all and job.is_going_on)]
+    cancel_jobs(name, [job.id for job in chosen if job.is_going_on])
+    return chosen
+
+
+def collect(name: str, run_id: str | None = None, results: Results = Results()) -> Retrieved:
+    """Bring the results of a run home from a machine that is up; the machine stays.
+
+    Args:
+        name: the machine's.
+        run_id: the run; None for the launched one, or the newest where none was.
+        results: its directory gets the run.
+
+    Raises:
+        UsageError: there is no such machine or run.
+    """
+    run = run_of_machine(name)
+    wanted = (run.run_id if run_id is None else require_run_id(run_id)) or newest_run(name)
+    if run.lasting_store is not None:
+        raise UsageError(
+            f"{name} is a managed job, and its results are in its store: skymark fetch "
+            f"{run.lasting_store}/{wanted} DIRECTORY"
+        )
+    if wanted != run.run_id:
+        run = run.changed(run_id=wanted, plan_hash=None, stores=())
+    if find_cluster(name, refresh=False) is None:
+        raise UsageError(f"there is no machine {name}; `skymark status` shows what is")
+    check_home(results.directory)
+    return from_cluster(Finished(run), results.directory)
+
+
+def run_of_machine(name: str, profile: str | None = None) -> RentedRun:
+    """Return the run that a machine was hired for, with its machine and its limits.
+
+    Args:
+        name: the machine's.
+        profile: in place of the one that it was made for.
+
+    Raises:
+        UsageError: there is no such machine, or nobody knows what it was made for.
+    """
+    try:
+        run = recall(name)
+    except UnknownMachineError:
+        return _adopted(name, profile)
+    return run if profile is None else run.changed(profile=profile)
+
+
+def newest_run(cluster: str) -> str:
+    """Return the id of the newest run that the head of a cluster has.
+
+    Raises:
+        UsageError: there is none.
+    """
+    newest = output_of(cluster, ("readlink", f"{RESULTS}/{LATEST}"))
+    if not newest:
+        raise UsageError(f"{cluster} has no run yet; `skymark queue {cluster}` shows its jobs")
+    return require_run_id(newest)
+
+
+def require_run_id(text: str) -> str:
+    """Return the id of a run, which becomes a directory's name.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not FILE_NAME.fullmatch(text):
+        raise UsageError(f"{text!r} is no id of a run; `skymark ssh NAME -- ls results` lists them")
+    return text
+
+
+def _adopted(name: str, profile: str | None) -> RentedRun:
+    handle = handle_of(name)
+    record = find_cluster(name, refresh=False)
+    made_for = profile or profile_of(record)
+    if made_for is None:
+        raise UsageError(
+            f"{name} was made by another YAML than skymark's (benchmarks/sky), so its profile is "
+            "not known; give --profile, or a command after --"
+        )
+    minutes = None if record is None else record["autostop"]
+    machine = Machine(name=name, nodes=handle.launched_nodes, image=image_of(handle), keep=True)
+    return RentedRun(
+        name=name,
+        run_id="",
+        profile=made_for,
+        plan_hash=None,
+        machine=machine,
+        idle_minutes=minutes if minutes and minutes > 0 else IDLE_MINUTES,
+    )
+
+
+def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
+    """Return every machine of skymark's that is there, and every managed job that goes on.
+
+    Those too that SkyPilot has forgotten: hired from here, and not proved gone.
+
+    Args:
+        refresh: ask the providers, instead of telling what was known last.
+    """
+    found = [
+        one
+        for one in (*live_clusters(refresh=refresh), *live_managed_jobs())
+        if one.name.startswith(PREFIX) or is_known(one.name)
+    ]
+    return [*found, *forgotten_machines({one.name for one in found}, refresh=refresh)]
+
+
+def noted_machines() -> list[LiveMachine]:
+    """Return the machines that were hired from here and not proved gone, without SkyPilot.
+
+    Their providers are asked, as far as they answer within seconds.
+    """
+    noted, until_s = {one.name: one for one in all_hired()}, clock_s() + ASK_S
+    for name in known_names() - noted.keys():
+        noted[name] = HiredMachines(name=name, cluster=name)
+    found = [_unproved(one, _state_of(one, until_s)) for _, one in sorted(noted.items())]
+    return [one.model_copy(update={"idle_minutes": _idle_minutes(one.name)}) for one in found]
+
+
+def _idle_minutes(name: str) -> int | None:
+    try:
+        return recall(name).idle_minutes
+    except UsageError:
+        return None
+
+
+def _state_of(one: HiredMachines, until_s: float) -> str:
+    provider = ProviderList()
+    if not provider.can_be_asked(one):
+        return "unknown"
+    try:
+        listed = in_background(lambda: provider.look(one), max(0.1, until_s - clock_s()))
+    except (CloudError, TimeoutError):
+        return "unknown, its provider does not answer"
+    return "running" if any(listed.values()) else "not listed by its provider"
+
+
+def names_of_machines() -> list[str]:
+    """Return the names of all that may be there; also where SkyPilot does not answer."""
+    noted = {one.name for one in all_hired()}
+    if server_fault() is not None:
+        return sorted(noted)
+    try:
+        return sorted(noted | {one.name for one in live_machines(refresh=False)})
+    except CloudError:
+        return sorted(noted)
+
+
+def show_log(
+    name: str, job: int | None, log: TextIO, *, wait_for_end: bool, last_lines: int = 0
+) -> bool:
+    """Show a job's output.
+
+    Args:
+        name: the machine's; or that of a managed job, which has no number.
+        job: its number; None for the last.
+        log: gets the output.
+        wait_for_end: go on until it ends.
+        last_lines: to begin with; 0 for its beginning.
+
+    Returns:
+        Whether the job has not failed, so far.
+
+    Raises:
+        UsageError: there is no such machine or job, or a managed job was given a number.
+    """
+    managed = find_managed_job(name) if find_cluster(name, refresh=False) is None else None
+    if managed is None:
+        return show_output(name, job, log, wait_for_end=wait_for_end, last_lines=last_lines)
+    if job is not None:
+        raise UsageError(f"{name} is one managed job; leave out the number {job}")
+    return show_managed_output(managed, log, wait_for_end=wait_for_end, last_lines=last_lines)
+
+
+def down(name: str, tell: Tell) -> Gone:
+    """End a machine, or a managed job, and return when it is gone.
+
+    Raises:
+        UsageError: there is none, or it is not skymark's.
+        StillBillingError: it is not proved gone.
+    """
+    known = is_known(name)
+    if not known and not name.startswith(PREFIX):
+        raise UsageError(
+            f"{name} was not hired by skymark; nothing was ended. `{sky_program()} down {name}` "
+            "ends what is not skymark's"
+        )
+    if (fault := server_fault()) is not None:
+        if not known:
+            raise CloudError(fault)
+        tell(f"{fault}. Ending {name} all the same")
+        return prove_gone(name, tell)
+    try:
+        there = find_cluster(name, refresh=False) is not None
+        managed = None if there else find_managed_job(name)
+    except CloudError as error:
+        if not known:
+            raise
+        tell(f"SkyPilot does not answer ({error}); ending {name} all the same")
+        return prove_gone(name, tell)
+    if managed is not None:
+        return prove_job_gone(name, tell, managed)
+    if not there and not known:
+        raise UsageError(f"there is no machine {name}; `skymark status` shows what is")
+    return prove_gone(name, tell)
+
+
+def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachine]:
+    """Return the machines that SkyPilot has no record of and that are not proved gone.
+
+    What ended itself is not among them, where its provider says so.
+
+    Args:
+        names: of the machines that SkyPilot has a record of.
+        refresh: ask the providers.
+    """
+    provider = ProviderList()
+    for one in all_hired():
+        if one.name in names:
+            continue
+        status = None if one.not_ended_since is None else "not proved gone"
+        if refresh and provider.can_be_asked(one):
+            try:
+                if any(provider.look(one).values()):
+                    status = "running, not proved gone"
+                elif status is None:
+                    _note_absence(one)
+            except CloudError as error:
+                status = None if status is None else f"{status} ({error})"
+        if status is not None:
+            yield _unproved(one, status)
+
+
+def _note_absence(one: HiredMachines) -> None:
+    """Note that a provider does not list machines; forget them when that has lasted."""
+    now_s, since_s = clock_s(), one.absent_since_s
+    if since_s is None or since_s > now_s:  # by a clock that begins anew with this machine
+        note_hired(one.model_copy(update={"absent_since_s": now_s}))
+    elif now_s - since_s > QUIET_S:
+        forget(one.name)
+
+
+def _unproved(one: HiredMachines, status: str) -> LiveMachine:
+    return LiveMachine(
+        name=one.name,
+        status=status,
+        machine=one.kind,
+        nodes=max(1, len(one.ids)),
+        launched_at=None,
+        idle_minutes=None,
+        hourly_price_usd=one.hourly_price_usd,
+        cost_usd=None,
+    )

@@ -1,0 +1,258 @@
+"""A run on rented machines: its requests, its names, and what follows from both."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from skymark.cloud.stores import lasting_store, results_leave, store_secrets
+from skymark.execute.partition.shard import items_of, parts_of
+from skymark.execute.partition.split import Balanced, Split, read_split
+from skymark.execute.planner import load_profile
+from skymark.model.base import Frozen
+from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.plan import Plan, Profile
+from skymark.model.requests import Job, Limits, Machine
+from skymark.resources import resource_directory
+
+STORED_IDLE_MINUTES = 1
+"""Without a job, until a machine ends itself whose results lie elsewhere too."""
+IDLE_MINUTES = 10
+"""The same where they lie on it alone: for so long the connection may be away when a run ends."""
+KEPT_IDLE_MINUTES = 30
+"""The same of a machine that is kept for more runs."""
+
+HUB_ADDRESS = "hf://"
+HUB = ("HF_TOKEN",)
+
+
+class RentedRun(Frozen):
+    """A run of a plan on rented machines, as it is priced, hired for, sent, and noted at home.
+
+    Raises:
+        UsageError: a managed job has no store that outlives its machines.
+    """
+
+    name: str
+    """Of the cluster, or of the managed job, with SkyPilot."""
+    run_id: str
+    """Empty where none is known."""
+    profile: str
+    """A profile's name, or a ``.toml`` file; it tells the kind of machine."""
+    plan_hash: str | None
+    """Of the plan that is sent; results of another one are refused. None where it is not known."""
+    machine: Machine
+    limits: Limits = Limits()
+    job: Job = Job()
+    stores: tuple[str, ...] = ()
+    """Of ``skymark run --store`` on the machine."""
+    idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
+    """Without a job, after which the machine ends itself."""
+    source: Path | None = None
+    """The directory that is sent, of `skymark.cloud.source`; None for skymark's own files."""
+    submission: str | None = None
+    """Of `skymark.cloud.submissions`; None where the source comes with the machine."""
+    part: int = Field(default=0, ge=0)
+    """Of `parts`, the one that the machine takes of the plan."""
+    parts: int = Field(default=1, ge=1)
+    """Machines that share the plan, each with a job of its own."""
+
+    @model_validator(mode="after")
+    def _a_store_that_lasts(self) -> Self:
+        if self.machine.managed:
+            lasting_store(self.stores)
+        return self
+
+    @property
+    def nodes(self) -> int:
+        """Machines of the cluster."""
+        return self.machine.nodes
+
+    @property
+    def lasting_store(self) -> str | None:
+        """The store in which the next machine of a managed job finds what was measured."""
+        return lasting_store(self.stores) if self.machine.managed else None
+
+    @property
+    def split(self) -> str:
+        """The way its machines share the plan."""
+        return self.job.split or Balanced.kind
+
+    @property
+    def sharing(self) -> Split:
+        """The split of the plan between the machines of its jobs."""
+        return read_split(self.split, self.parts * (self.job.nodes or self.nodes))
+
+    def changed(self, **changes: Any) -> Self:
+        """Return a run with other values, which are validated."""
+        return type(self)(**{**dict(self), **changes})
+
+
+def changed_machine(machine: Machine, **changes: Any) -> Machine:
+    """Return a machine with other values, which are validated."""
+    return Machine(**{**dict(machine), **changes})
+
+
+def idle_minutes_for(machine: Machine, stores: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Return the minutes without a job after which a machine ends itself.
+
+    Args:
+        machine: it says them, or whether it stays for more runs.
+        stores: of ``skymark run --store`` on the machine.
+        variables: the caller's, whose secrets go to the machine.
+    """
+    if machine.idle_minutes is not None:
+        return machine.idle_minutes
+    if machine.stays:
+        return KEPT_IDLE_MINUTES
+    return STORED_IDLE_MINUTES if results_leave(stores, variables) else IDLE_MINUTES
+
+
+def limits_of(profile: Profile, given: Limits, machines: int = 1) -> Limits:
+    """Return the limits of a run: those given, else the profile's, whose cost is each machine's."""
+    deadline_s, most_usd = given.deadline_s, given.max_cost_usd
+    if deadline_s is None and profile.deadline_minutes is not None:
+        deadline_s = 60 * profile.deadline_minutes
+    if most_usd is None and profile.max_cost_usd is not None:
+        most_usd = machines * profile.max_cost_usd
+    return Limits(deadline_s=deadline_s, max_cost_usd=most_usd)
+
+
+def limit_s(limits: Limits, hourly_price_usd: float | None, around_s: float) -> int | None:
+    """Return the seconds that set-up and run may take: the deadline, or what the ceiling pays for.
+
+    Args:
+        limits: the deadline and the ceiling.
+        hourly_price_usd: of all machines together; None where it is not known.
+        around_s: paid for besides: boot and end.
+    """
+    known = [] if limits.deadline_s is None else [limits.deadline_s]
+    if limits.max_cost_usd is not None and hourly_price_usd:
+        known.append(max(1, int(limits.max_cost_usd / hourly_price_usd * 3600 - around_s)))
+    return min(known, default=None)
+
+
+def require_time_before(plan: Plan, deadline_s: float | None) -> None:
+    """Refuse a plan whose rounds may take longer than its machine may live.
+
+    Args:
+        plan: with the time of its rounds, if it has one.
+        deadline_s: of set-up and run together; None where nothing ends them.
+
+    Raises:
+        UsageError: cells would be left over when the machine ends.
+    """
+    if plan.allotment is None or deadline_s is None or plan.allotment.time_s < deadline_s:
+        return
+    raise UsageError(
+        f"--time {plan.allotment.time_s:g}s does not end before the deadline of {deadline_s:g} s, "
+        "which is for set-up and run together; give a longer --deadline or a shorter --time"
+    )
+
+
+def secrets_of(run: RentedRun, plan: Plan, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the secrets of a run: its stores', the Hub's if its plan reads there, its job's own.
+
+    Args:
+        run: with its stores and its job.
+        plan: the cells.
+        variables: the caller's.
+    """
+    known = {**variables, **run.job.variables, **run.job.secrets}
+    secrets = store_secrets(run.stores, known)
+    if any(HUB_ADDRESS in one.cell.model_dump_json() for one in plan.cells):
+        secrets |= {name: known[name] for name in HUB if known.get(name)}
+    return {**secrets, **run.job.secrets}
+
+
+def cluster_name(profile: str, taken: Collection[str] = ()) -> str:
+    """Return the name of a profile's machine, such as ``skymark-gpu-a100``.
+
+    Args:
+        profile: a profile's name, or a ``.toml`` file.
+        taken: names of other machines; where this is among them, a number is put behind it.
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", Path(profile).stem.casefold()).strip("-")
+    name = f"skymark-{plain}"
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(free for free in itertools.chain((name,), numbered) if free not in taken)
+
+
+def split_of_machines(text: str | None, machines: int) -> Split:
+    """Return the split of a plan between machines, before any of them is paid for.
+
+    Args:
+        text: of ``--split``; None for as many cells for each as their sets allow.
+        machines: that share the plan.
+
+    Raises:
+        UsageError: it cannot be read, or is not for so many machines.
+    """
+    split = read_split(text or Balanced.kind, machines)
+    if text is not None and machines == 1:
+        raise UsageError(
+            f"--split {text} shares a plan between machines, and there is one; leave it out, or "
+            "give several with --num-nodes"
+        )
+    if len(split.places) != machines:
+        raise UsageError(
+            f"--split {split.text} has {len(split.places)} workers, and there are {machines} "
+            f"machines; give --num-nodes {len(split.places)}, or a split of {machines} such as "
+            f"even:{machines}"
+        )
+    return split
+
+
+def idle_machines(split: Split, plan: Plan) -> str | None:
+    """Return a sentence on machines of several that take nothing; None where each takes some."""
+    parts = parts_of(split, items_of(plan.cells))
+    idle = sum(not part.items for part in parts)
+    if not idle:
+        return None
+    return (
+        f"{idle} of {len(parts)} machines take nothing and are paid for all the same: "
+        f"--num-nodes {len(parts) - idle} is enough for the sets of cells that stay together"
+    )
+
+
+IMAGE_SUFFIX = "-image"
+"""Ends the name of the same machine with a container image in place of the set-up."""
+
+
+def machine_file(profile: str, machine: Path | None = None, image: str | None = None) -> Path:
+    """Return the YAML of a machine.
+
+    Args:
+        profile: a name, or a ``.toml`` file.
+        machine: a YAML in place of the profile's.
+        image: a container image in place of the set-up.
+
+    Raises:
+        UnknownNameError: there is no such machine.
+        UsageError: the profile names none, or the file that was named is not there.
+    """
+    if machine is not None:
+        if not machine.is_file():
+            raise UsageError(f"--machine {machine} is no file; name a SkyPilot YAML")
+        return machine
+    name = load_profile(profile).machine
+    if name is None:
+        raise UsageError(
+            f"the profile {profile} names no machine; give --machine FILE.yaml, or write "
+            'machine = "NAME" into the profile'
+        )
+    known = machine_kinds()
+    if name not in known:
+        raise UnknownNameError("machine", name, known)
+    return known[name] if image is None else known[name].with_stem(f"{name}{IMAGE_SUFFIX}")
+
+
+def machine_kinds() -> dict[str, Path]:
+    """Return the file of each kind of machine by name; those for an image are left out."""
+    files = sorted(resource_directory("sky").glob("*.yaml"))
+    return {path.stem: path for path in files if not path.stem.endswith(IMAGE_SUFFIX)}

@@ -1,0 +1,417 @@
+"""Submit a plan: to workers on a machine that is there, or to managed jobs that share it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from skymark.cloud.cost.quote import Offer
+from skymark.cloud.known_machines import turn_of
+from skymark.cloud.lifecycle.managed import part_runs, submit_parts
+from skymark.cloud.lifecycle.queued_jobs import (
+    Submitted,
+    cluster_cards,
+    outstanding_jobs,
+    submit_groups,
+    submit_slots,
+)
+from skymark.cloud.lifecycle.quoting import (
+    cards_of_offer,
+    cheapest_offer,
+    machine_there,
+    quote_run,
+    quote_there,
+    slots_of,
+)
+from skymark.cloud.lifecycle.stages import SILENT, Callbacks, Quoted
+from skymark.cloud.machines import run_of_machine
+from skymark.cloud.rented_run import (
+    KEPT_IDLE_MINUTES,
+    RentedRun,
+    changed_machine,
+    idle_minutes_for,
+    limits_of,
+    require_time_before,
+)
+from skymark.cloud.sky.jobs import queued_jobs
+from skymark.cloud.sky.managed_jobs import check_controller, known_managed_jobs
+from skymark.cloud.slots import Cards, SlotJob, group_bytes, job_per_group, slot_jobs
+from skymark.cloud.source import source_for
+from skymark.cloud.stores import check_stores
+from skymark.cloud.submissions import (
+    job_name,
+    new_submission,
+    outstanding_parts,
+    submission_key,
+)
+from skymark.execute.named_data import require_data
+from skymark.execute.partition.explain import WorkerPart, named_keys, worker_parts
+from skymark.execute.partition.shard import Item, items_of, parts_of
+from skymark.execute.partition.split import Longest, Split, read_split
+from skymark.execute.planner import load_profile
+from skymark.model.errors import GateError, SkymarkError, UsageError
+from skymark.model.plan import Plan
+from skymark.model.requests import Job, Limits, Machine, Results
+from skymark.rundir.history import read_history
+from skymark.rundir.layout import new_run_id
+from skymark.suite.registry import suite_named
+
+JOBS = 4
+"""Managed jobs that share a plan, unless told otherwise."""
+QUEUE = "skymark-managed-jobs"
+"""Under this name several commands here wait for one another."""
+
+
+@dataclass(frozen=True)
+class QuotedSlots(Quoted):
+    """A submission to a machine that is there, with its price and the jobs of its workers."""
+
+    jobs: tuple[SlotJob, ...] = ()
+    groups: int = 0
+    """That the workers take."""
+    cards: Cards | None = None
+    """Of the machine; None where it has none."""
+
+
+@dataclass(frozen=True)
+class QuotedParts(Quoted):
+    """A submission to managed jobs, with its price and the part of each job."""
+
+    parts: tuple[WorkerPart, ...] = ()
+    jobs: int = 0
+    """That share the plan, those that are there already included."""
+
+
+@dataclass(frozen=True)
+class SubmittedParts:
+    """Managed jobs that are on their way."""
+
+    run: RentedRun
+    going: tuple[Quoted, ...] = ()
+    wanted: int = 0
+    problems: tuple[str, ...] = ()
+    """Why some were not begun, or were ended."""
+    interrupted: bool = False
+
+
+def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
+    plan: Plan,
+    name: str | None,
+    limits: Limits = Limits(),
+    results: Results = Results(),
+    job: Job = Job(),
+    callbacks: Callbacks = SILENT,
+    *,
+    profile: str | None = None,
+    gpu_fraction: float | None = None,
+    slots: int | None = None,
+    one_job_per_group: bool = False,
+    dry_run: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> Submitted | QuotedSlots:
+    """Put workers that take one group of a plan after another into a machine's queue.
+
+    Args:
+        plan: the cells.
+        name: the machine's. None for the cheapest of the profile, for a dry run.
+        limits: of each job. None: no deadline, and the machine's ceiling, or the profile's if
+            that is higher.
+        results: its stores get each cell as it is measured.
+        job: variables, secrets and files.
+        callbacks: told of prices and progress.
+        profile: the plan's profile, where it is a file.
+        gpu_fraction: the part of a card that each worker has; None for an eighth or more.
+        slots: workers in all; None for as many as fit.
+        one_job_per_group: a job for each group in place of workers that take many.
+        dry_run: price it, and submit nothing.
+        environment: has the keys of stores.
+
+    Raises:
+        UsageError: nothing was queued: there is no such machine, or nothing fits.
+        GateError: nothing was queued: it is expected to cost more than the ceiling.
+        CloudError: the machine did not take all jobs.
+    """
+    profile = profile or plan.profile
+    source = source_for([plan], job.files)
+    callbacks.sends(source)
+    require_data(job.cache_policy, plan)
+    require_shareable(plan)
+    needs = group_bytes(plan)
+    if not needs:
+        raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
+    known, offer, cards, there = _machine(name, plan, profile, limits, callbacks, dry_run=dry_run)
+    run = known.changed(
+        run_id=job_name(new_run_id(plan.profile, datetime.now(UTC))),  # names of jobs have it
+        plan_hash=plan.hash,
+        machine=changed_machine(known.machine, keep=True, idle=False),
+        limits=_limits_there(known, profile, limits),
+        job=job,
+        stores=results.stores,
+        submission=new_submission(),
+        source=source.directory,
+    )
+    if one_job_per_group:
+        jobs = job_per_group(needs, cards, gpu_fraction)
+    else:
+        jobs = slot_jobs(needs, cards, gpu_fraction, slots)
+    if dry_run and there and not one_job_per_group:
+        _tell_of_queue(run.name, callbacks)
+    elif dry_run and there:
+        jobs = _without_those_queued(jobs, run, plan, callbacks)
+        names = {group for slot_job in jobs for group in slot_job.groups}
+        needs = {group: need for group, need in needs.items() if group in names}
+    left = plan.model_copy(
+        update={"cells": tuple(planned for planned in plan.cells if planned.group in needs)}
+    )
+    variables = {**environment, **job.variables, **job.secrets}
+    history = read_history(results.directory, left)
+    quoted = quote_there(run, left, history, offer, variables, slots_of(jobs, cards))
+    priced = QuotedSlots(
+        **{**vars(quoted), "plan": plan}, jobs=tuple(jobs), groups=len(needs), cards=cards
+    )
+    callbacks.show(priced)
+    if dry_run:
+        return priced
+    check_stores(run.stores, run.run_id, variables)
+    return (submit_groups if one_job_per_group else submit_slots)(priced, jobs, callbacks.tell)
+
+
+def submit_managed(
+    plan: Plan,
+    machine: Machine,
+    limits: Limits = Limits(),
+    results: Results = Results(),
+    job: Job = Job(),
+    callbacks: Callbacks | None = None,
+    *,
+    profile: str | None = None,
+    jobs: int | None = None,
+    dry_run: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> SubmittedParts | QuotedParts | None:
+    """Divide a plan between managed jobs, each on a machine of its own, and leave them to it.
+
+    Args:
+        plan: the cells.
+        machine: each job's, managed.
+        limits: of each job in time, of all together in cost; None for the profile's.
+        results: one of its stores outlives the machines.
+        job: the split of the plan between the jobs, variables, secrets and files.
+        callbacks: told of progress and asked about the price. None: silent; the price is agreed to
+            where `limits` has a ceiling.
+        profile: the plan's profile, where it is a file.
+        jobs: that share the plan; None for 4, and no more than there are groups.
+        dry_run: price it, and submit nothing.
+        environment: has the keys of stores.
+
+    Returns:
+        None where every part has a job already.
+
+    Raises:
+        UsageError: nothing was hired: no store outlives the machines, or an option is wrong.
+        GateError: they may cost more than the ceiling together, or that was not agreed to.
+    """
+    callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
+    profile = profile or plan.profile
+    source = source_for([plan], job.files)
+    callbacks.sends(source)
+    plan = measurable(plan, callbacks.tell)
+    items = items_of(plan.cells)
+    split = split_of_jobs(job.split, jobs, items)
+    count = len(split.places)
+    variables = {**environment, **job.variables, **job.secrets}
+    run = RentedRun(
+        name=QUEUE,
+        run_id=job_name(new_run_id(plan.profile, datetime.now(UTC))),  # names of jobs have it
+        profile=profile,
+        plan_hash=plan.hash,
+        machine=machine,
+        job=Job(**{**dict(job), "split": job.split or Longest.kind}),
+        stores=results.stores,
+        idle_minutes=idle_minutes_for(machine, results.stores, variables),
+        source=source.directory,
+        parts=count,
+    )
+    key = submission_key(run, plan)  # without limits: with others the same run goes on
+    check_controller()
+    with nullcontext() if dry_run else turn_of(QUEUE, callbacks.tell):
+        rest = outstanding_parts(count, key, known_managed_jobs())
+        if rest.run_id is not None:
+            there = count - len(rest.attempts)
+            callbacks.tell(f"{there} of {count} jobs of {rest.run_id} wait, run or are done")
+        if not rest.attempts:
+            return None
+        whole = limits_of(load_profile(profile), limits, len(rest.attempts))
+        require_time_before(plan, whole.deadline_s)
+        run = run.changed(run_id=rest.run_id or run.run_id, limits=whole)
+        quoted = quote_run(run, plan, results.directory, variables, tuple(rest.attempts))
+        shares = worker_parts(split, items)
+        priced = QuotedParts(
+            **vars(quoted), parts=tuple(shares[number] for number in rest.attempts), jobs=count
+        )
+        callbacks.show(priced)
+        if dry_run:
+            return priced
+        if not callbacks.agree(priced):
+            raise GateError("nothing was hired: the price was not agreed to")
+        check_stores(run.stores, run.run_id, variables)
+        callbacks.begin(run)
+        return _submitted(quoted, part_runs(quoted, key, rest.attempts), callbacks)
+
+
+def _submitted(whole: Quoted, parts: Sequence[Quoted], callbacks: Callbacks) -> SubmittedParts:
+    going: list[Quoted] = []
+    problems: Sequence[str] = ()
+    interrupted = False
+    try:
+        problems = submit_parts(parts, callbacks, going)
+    except KeyboardInterrupt:
+        interrupted = True
+    return SubmittedParts(whole.run, tuple(going), len(parts), tuple(problems), interrupted)
+
+
+def split_of_jobs(text: str | None, jobs: int | None, items: Sequence[Item]) -> Split:
+    """Return the split of groups between managed jobs, none of which is without a group.
+
+    Args:
+        text: of ``--split``; None for the longest groups first.
+        jobs: how many; None for `JOBS`, or as many as there are groups.
+        items: the groups.
+
+    Raises:
+        UsageError: the split cannot be read, has another number of jobs, or leaves one without a
+            group.
+    """
+    text = text or Longest.kind
+    split = read_split(text, min(jobs or JOBS, len(items)))
+    count = len(split.places)
+    if jobs is not None and ":" in text and count != jobs:
+        raise UsageError(
+            f"--split {split.text} has {count} jobs, and --jobs {jobs} others; leave out --jobs"
+        )
+    if idle := [number for number, part in enumerate(parts_of(split, items)) if not part.items]:
+        raise UsageError(
+            f"--split {split.text} of {len(items)} groups leaves nothing for job {idle[0] + 1} of "
+            f"{count}, whose machine would be paid for; give fewer jobs, or another split"
+        )
+    return split
+
+
+def measurable(plan: Plan, tell: Callable[[str], None]) -> Plan:
+    """Return the cells of a plan that lie beside some that can be measured.
+
+    No machine is hired for the others, which are told.
+
+    Raises:
+        UsageError: none can be measured.
+    """
+    keys = {planned.shard_key for planned in plan.runnable}
+    left = dict.fromkeys(one.shard_key for one in plan.cells if one.shard_key not in keys)
+    if not keys:
+        raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
+    if not left:
+        return plan
+    tell(f"left out, for nothing of it can be measured: {named_keys(list(left))}")
+    return plan.model_copy(
+        update={"cells": tuple(one for one in plan.cells if one.shard_key in keys)}
+    )
+
+
+def require_shareable(plan: Plan) -> None:
+    """Refuse a plan whose cells cannot be measured by several jobs on one machine.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if not suite_named(plan.suite).shares_machine:
+        raise UsageError(
+            f"cells of {plan.suite} need the machine for themselves; queue them with exec"
+        )
+    if plan.allotment is not None:
+        raise UsageError(
+            "--time is spent on cells that are compared with one another, and each job has only "
+            "some of those; leave it out, or queue the plan with exec"
+        )
+
+
+def _machine(
+    name: str | None,
+    plan: Plan,
+    profile: str,
+    limits: Limits,
+    callbacks: Callbacks,
+    *,
+    dry_run: bool,
+) -> tuple[RentedRun, Offer | None, Cards | None, bool]:
+    """Return what is known of a machine, its price, its cards, and whether it is there.
+
+    For a dry run, the cheapest of the profile stands in for one that is not.
+
+    Raises:
+        UsageError: there is none, or no price is known.
+        CloudError: SkyPilot does not answer.
+    """
+    why = "no --cluster is given"
+    if name is not None:
+        try:
+            offer = machine_there(name, limits.max_cost_usd)
+            cards = cluster_cards(name)
+            return run_of_machine(name, plan.profile), offer, cards, True
+        except SkymarkError as error:
+            if not dry_run:
+                raise
+            why = str(error)
+    callbacks.tell(f"{why}; the figures are of the cheapest machine of {profile}")
+    cheapest = cheapest_offer(profile, Machine(), callbacks.tell)
+    absent = RentedRun(
+        name=name or "NAME",
+        run_id="",
+        profile=profile,
+        plan_hash=plan.hash,
+        machine=Machine(),
+        idle_minutes=KEPT_IDLE_MINUTES,
+    )
+    return absent, cheapest, cards_of_offer(cheapest), False
+
+
+def _limits_there(known: RentedRun, profile: str, given: Limits) -> Limits:
+    """Return the limits of jobs; a plan's file may name a profile that is not here."""
+    ceilings = [known.limits.max_cost_usd]
+    with suppress(UsageError):
+        ceilings.append(load_profile(profile).max_cost_usd)
+    most_usd = max((usd for usd in ceilings if usd is not None), default=None)
+    return Limits(
+        deadline_s=given.deadline_s,
+        max_cost_usd=most_usd if given.max_cost_usd is None else given.max_cost_usd,
+    )
+
+
+def _without_those_queued(
+    jobs: Sequence[SlotJob], run: RentedRun, plan: Plan, callbacks: Callbacks
+) -> list[SlotJob]:
+    """Return the jobs of groups that the cluster's queue has no job for; all where it is silent."""
+    try:
+        rest = outstanding_jobs(run, submission_key(run, plan), jobs, callbacks.tell)
+    except SkymarkError as error:
+        callbacks.tell(
+            f"groups that have a job already are shown too, for the queue cannot be read: {error}"
+        )
+        return list(jobs)
+    return [job for job in jobs if job.groups[0] in rest.groups]
+
+
+def _tell_of_queue(name: str, callbacks: Callbacks) -> None:
+    """Tell how many jobs a cluster's queue has, whose workers may hold groups of a plan."""
+    try:
+        count = len(queued_jobs(name, skip_finished=True))
+    except SkymarkError as error:
+        callbacks.tell(f"what its queue has is not known: {error}")
+        return
+    if count:
+        callbacks.tell(
+            f"jobs that wait or run on {name}: {count}. The queue does not tell which groups "
+            "workers hold; no group that another holds is taken a second time"
+        )
