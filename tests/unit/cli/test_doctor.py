@@ -14,7 +14,7 @@ import pytest
 
 from skymark.cli import doctor as module
 from skymark.cli.main import main
-from skymark.cloud import live
+from skymark.cloud import checkup
 from skymark.cloud.checkup import Checkup, State, bounded, providers
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
@@ -246,9 +246,9 @@ def test_what_could_not_be_asked_is_said_and_is_no_good_state(monkeypatch, tmp_p
     def unreachable():
         raise CloudError("no network")
 
-    monkeypatch.setattr(live, "sdk", lambda: None)
-    monkeypatch.setattr(live, "check_all_clouds", unreachable)
-    monkeypatch.setattr(live, "live_machines", unreachable)
+    monkeypatch.setattr(checkup, "sdk", lambda: None)
+    monkeypatch.setattr(checkup, "check_all_clouds", unreachable)
+    monkeypatch.setattr(checkup, "live_machines", unreachable)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["doctor", "--cloud", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
