@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from skymark.execute.measurer import Measurer, Observer
+from skymark.execute.measurer import Measurer
 from skymark.execute.resuming import begin_or_resume, held_in
 from skymark.execute.session import FinishedRun, Session, write_end
 from skymark.execute.sweeps import run_sweeps
@@ -185,12 +186,12 @@ class ClaimedGroups:
                         announce(f"taking {taken.name}")
                         _take_from_others(directory, taken)
                         measurer = Measurer(
-                            *(plan, suite, directory, session.cache),
-                            Watched(session.observer, taken.lease),
+                            *(plan, suite, directory, session.cache, session.observer),
                             interpreters,
                             cells=taken.cells,
                             shared=True,
                             workers=workers,
+                            before_round=partial(_require_held, taken.lease),
                         )
                         try:
                             records += run_sweeps(measurer)
@@ -218,27 +219,14 @@ def _require_shareable(session: Session) -> None:
         )
 
 
-class Watched:
-    """An observer that stops the work on a group which another process has taken over."""
+def _require_held(lease: Lease, cell: Cell) -> None:
+    """Stop the work on a group that another process has taken over.
 
-    def __init__(self, observer: Observer, lease: Lease) -> None:
-        """Tell an observer what comes as long as a lease is held."""
-        self._observer = observer
-        self._lease = lease
-        self.stage = observer.stage
-        self.planned = observer.planned
-        self.measured = observer.measured
-        self.ended = observer.ended
-
-    def measuring(self, cell: Cell, round: int) -> None:
-        """Tell that a cell's round begins.
-
-        Raises:
-            LeaseLostError: another process has the group.
-        """
-        if not self._lease.is_held:
-            raise LeaseLostError(f"{cell.id} is another process's now")
-        self._observer.measuring(cell, round)
+    Raises:
+        LeaseLostError: another process has the group.
+    """
+    if not lease.is_held:
+        raise LeaseLostError(f"{cell.id} is another process's now")
 
 
 def _cells_of(plan: Plan, groups: Collection[str]) -> tuple[PlannedCell, ...]:

@@ -73,6 +73,8 @@ class Measurer:
     """Source of worker processes. None for a pool of its own, which ends with the measurer."""
     is_enough: Callable[[Cell, Sequence[RoundResult]], bool] = lambda *_: False
     """Whether a cell ends after rounds that the oracle passed."""
+    before_round: Callable[[Cell], None] = lambda _: None
+    """Called before a round of a cell; may refuse it by an error, which ends the run."""
     after_round: Callable[[Cell], None] = lambda _: None
     """Called when a worker has measured a round, before the judge's verdict."""
 
@@ -117,6 +119,7 @@ class Measurer:
         unfinished = self.open[cell]
         number = unfinished.next_round
         unfinished.next_round += 1
+        self.before_round(cell)
         self.observer.measuring(cell, number)
         busy = [url for one in self.uploads for url in one.hold()]
         log, on_gpu = self.run.log_path(cell), self.computes_on_gpu(unfinished)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from skymark.execute.tune import candidates_of, tune
+from skymark.execute.tune import FINALISTS, REDUCTION, candidates_of, rungs_of, tune
 from skymark.model.errors import UsageError
 from skymark.model.metric import Figure, Metric
 from skymark.model.record import Status
@@ -15,6 +17,8 @@ from tests.scripted_suite import cell_of, plan_of, planned_cell
 from tests.unit.execute.tuning import EFFORTS, ORDER, Runs, candidates_with, record_of
 
 PLACE = Path("tune")
+LENGTHS = ["shortest", "short", "long", "longest"]
+"""Stand for efforts."""
 
 
 def tuned_with(runs, values=range(1, 11)):
@@ -105,6 +109,54 @@ def test_where_nothing_could_be_measured_nothing_is_chosen():
     assert found.chosen is None
     assert found.rivals == ()
     assert len(found.rungs) == 1
+
+
+# Rungs
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_without_noise_the_best_candidate_survives_and_no_more_is_measured_than_planned(seed):
+    random = Random(seed)
+    values = range(random.randint(1, 60))
+    costs = {(adapter, value): random.random() for value in values for adapter in "ab"}
+    runs = Runs(lambda cell: costs[cell.adapter, cell.axes["workers"]])
+    found = tuned_with(runs, values)
+    assert found.chosen is not None
+    best = min(costs, key=costs.__getitem__)
+    assert (found.chosen.cell.adapter, found.chosen.cell.axes["workers"]) == best
+    sizes = [size for size, _ in rungs_of(2 * len(values), EFFORTS)]
+    assert [len(rung.plan.cells) for rung in found.rungs] == sizes
+
+
+def test_of_equal_candidates_the_earlier_goes_on():
+    found = tuned_with(Runs(lambda _: 1.0), range(1, 5))
+    assert [one.cell.id for one in found.rungs[1].plan.cells] == [
+        one.cell.id for one in found.rungs[0].plan.cells[:3]
+    ]
+
+
+@pytest.mark.parametrize("count", range(1, 200, 7))
+def test_rungs_shrink_by_a_third_until_few_are_left(count):
+    sizes = [size for size, _ in rungs_of(count, LENGTHS)]
+    assert sizes[0] == count
+    assert len(sizes) <= 4
+    for before, after in pairwise(sizes):
+        assert after * REDUCTION >= before > FINALISTS
+        assert (after - 1) * REDUCTION < before
+    assert sizes[-1] <= FINALISTS or len(sizes) == 4
+
+
+def test_few_candidates_get_the_longest_rounds_at_once():
+    assert rungs_of(3, LENGTHS) == [(3, LENGTHS[3])]
+    assert [effort for _, effort in rungs_of(27, LENGTHS)] == [LENGTHS[0], LENGTHS[1], LENGTHS[3]]
+    assert [effort for _, effort in rungs_of(81, LENGTHS)] == LENGTHS
+
+
+def test_with_the_usual_lengths_27_candidates_take_less_than_a_fifth_of_an_exhaustive_sweep():
+    seconds = dict(zip(LENGTHS, (1 * 1, 1 * 2, 2 * 4, 5 * 8), strict=True))
+    for count in range(27, 300):
+        tuned = sum(size * seconds[effort] for size, effort in rungs_of(count, LENGTHS))
+        assert tuned <= count * seconds[LENGTHS[-1]] / 5
 
 
 # The order
