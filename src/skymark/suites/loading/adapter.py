@@ -20,9 +20,8 @@ from skymark.model.errors import UsageError
 from skymark.model.machine import Platform
 from skymark.model.record import Setting
 from skymark.suites.loading.devices import HOST_ONLY, Acceleration
-from skymark.suites.loading.element_streams import Mixing
-from skymark.suites.loading.operators import Caches
 from skymark.suites.loading.storage_formats import HTTP, format_of_source, sources_of
+from skymark.suites.loading.work import Caches, Mixing
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element

@@ -17,7 +17,7 @@ from skymark.suite.contract import SeenBy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 
 HOST = "cpu"

@@ -1,4 +1,4 @@
-"""Streams of elements: mixtures of sources by weight, and batches by length bucket.
+"""Batches from a stream of elements, plain or by length bucket.
 
 For libraries that batch plainly only: this is the Python generator that their users write.
 """
@@ -8,44 +8,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal
-
-from skymark.model.base import Frozen
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.scenario import Batch, Scenario
-
-
-Mixing = Literal["schedule", "draws", "worker draws"]
-"""How a library picks the source of the next element: by an exact schedule; at random; or at random
-in each worker, which goes through a share of every source by itself."""
-
-
-class Mixture(Frozen):
-    """Sources that follow one another in the data set, and the stream to be made of them.
-
-    Each source is gone through again and again, each element once in every pass.
-    """
-
-    sizes: tuple[int, ...]
-    """Elements of each source."""
-    weights: tuple[float, ...]
-    """Share of each source in the stream; their sum is 1."""
-    elements: int
-    """How many elements of the stream are an epoch."""
-
-    @property
-    def bounds(self) -> list[tuple[int, int]]:
-        """The first element of each source, and the one after its last."""
-        return list(pairwise(accumulate(self.sizes, initial=0)))
-
-    def share(self, worker: int, workers: int, batch_size: int) -> int:
-        """Return the elements of an epoch that one of several workers makes, batches in turn."""
-        starts = range(worker * batch_size, self.elements, workers * batch_size)
-        return sum(min(batch_size, self.elements - start) for start in starts)
 
 
 def bucket_of(element: Element, scenario: Scenario) -> int:

@@ -1,4 +1,4 @@
-"""What adapters have of a library: operators for scenarios, and work kept for the next epoch.
+"""Operators of a library, by scenario.
 
 An adapter with operators of its own has one table of them, in a module that imports the library
 inside functions only: planning asks the table for which scenarios there are any.
@@ -7,12 +7,9 @@ inside functions only: planning asks the table for which scenarios there are any
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from skymark.model.errors import UsageError
-
-Caches = Literal["nothing", "objects", "decoded", "finished"]
-"""Nothing, objects fetched from a store, decoded elements, or finished ones."""
 
 Operators = TypeVar("Operators")
 Function = TypeVar("Function", bound=Callable[..., Any])

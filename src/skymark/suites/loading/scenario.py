@@ -12,26 +12,43 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import Field
-
-from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.record import Setting
+from skymark.suites.loading.work import (
+    Batch,
+    Mixture,
+    Parameters,
+    Size,
+    Stage,
+    Work,
+    on,
+    three_sizes,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
     from skymark.suites.loading.dataset.sources.data_source import DataSource
-    from skymark.suites.loading.element_streams import Mixture
 
-Batch = Mapping[str, Any]
-"""What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
+__all__ = [
+    "NEEDS",
+    "SCENARIOS",
+    "Batch",
+    "Parameters",
+    "Scenario",
+    "Size",
+    "Stage",
+    "Work",
+    "on",
+    "scenario",
+    "three_sizes",
+]
 
-Parameters = Mapping[str, Any]
-"""The random parameters of one element: name to one row of the table that `draw` made."""
+NEEDS = frozenset({"map", "shuffle"})
+"""Abilities that every scenario of skymark's own asks for."""
 
 TINY_BATCHES = 10
 """Whole batches of a ``tiny`` set: several for each worker, so that it can be seen whether an
@@ -45,29 +62,6 @@ FLOAT_BYTES = 4
 
 STEP_BATCH = 256
 """The largest usual batch of images that a network is trained on."""
-
-
-class Size(Frozen):
-    """The size of a variant: elements, batch size, and the scenario's own dimensions."""
-
-    elements: int
-    batch_size: int
-    values: dict[str, int | float | str] = Field(default_factory=dict)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-
-class Stage(NamedTuple):
-    """One named step of a transform: ``apply(element, parameters) -> element``.
-
-    The name appears in verdicts ("the normalise stage was skipped"), so it is a verb or a noun
-    that a user knows. `mistakes` are wrong versions worth recognising, by their description.
-    """
-
-    name: str
-    apply: Callable[[Element, Parameters], Element]
-    mistakes: Mapping[str, Callable[[Element, Parameters], Element]] = {}
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class Scenario(ABC):
     id: ClassVar[str]
     title: ClassVar[str]
     tier: ClassVar[int] = 2
-    needs: ClassVar[frozenset[str]] = frozenset({"map"})
+    needs: ClassVar[frozenset[str]] = NEEDS
     """Abilities an adapter must declare; see `skymark.suites.loading.adapter.ABILITIES`."""
     variants: ClassVar[Mapping[str, Size]]
     """The smallest first."""
@@ -124,9 +118,9 @@ class Scenario(ABC):
     """Batches hold elements of one length bucket; empty for plain batches."""
     length_field: ClassVar[str | None] = None
     """The ragged field whose length, after the stages, decides the bucket."""
-    imports: ClassVar[tuple[str, ...] | None] = None
-    """Columns made of real data, where these are others than `columns`; see
-    `skymark.suites.loading.dataset.columns`."""
+    columns: ClassVar[tuple[str, ...] | None] = None
+    """Columns made of real data (`skymark.suites.loading.dataset.columns`); None where the scenario
+    runs on synthetic data only."""
 
     @classmethod
     def sizes(cls) -> Mapping[str, Size]:
@@ -177,22 +171,13 @@ class Scenario(ABC):
 
         return Dataset(directory)
 
-    def data_axes(self) -> dict[str, Setting]:
-        """Return the axis values that change the dataset itself; most change only the work."""
-        return {}
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """Columns that the work reads, None for all; imported data must have them."""
-        return None
-
     @classmethod
     def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return a variant's size with real data: one element per row, at most as many as it has.
 
         Called when a run is planned. Override, with `import_source`, where a row is no element.
         """
-        from skymark.suites.loading.dataset.importing import rows_size
+        from skymark.suites.loading.dataset.columns import rows_size
 
         return rows_size(source, size)
 
@@ -204,10 +189,9 @@ class Scenario(ABC):
 
     def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Write `size.elements` elements of real data in canonical form."""
-        from skymark.suites.loading.dataset.importing import write_columns
+        from skymark.suites.loading.dataset.columns import write_columns
 
-        columns = self.imports or self.columns or ()
-        return write_columns(source, columns, self.size.elements, directory)
+        return write_columns(source, self.columns or (), self.size.elements, directory)
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Return the random parameters of elements as a table.

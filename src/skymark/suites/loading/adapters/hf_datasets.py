@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Mixture
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Mixture
 
 
 class Sequences(Elements):

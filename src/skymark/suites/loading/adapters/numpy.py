@@ -12,8 +12,8 @@ from skymark.suites.loading.element_streams import batches_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Mixture
 
 
 class NumpyLoader(SkippingLoader):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import torch
 
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.element_streams import Mixture
     from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Mixture
 
 NO_JAX: Mapping[str, str] = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
 BY_SAMPLER: Mapping[str, str] = {

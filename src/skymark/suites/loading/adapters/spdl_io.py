@@ -110,9 +110,9 @@ def normalised(pixels: Pixels) -> Pixels:
 
 def normalised_for_clip(pixels: Pixels) -> Pixels:
     """Normalise with CLIP's figures."""
-    from skymark.suites.loading.transforms import crops
+    from skymark.suites.loading.transforms import images
 
-    return crops.normalised(pixels)
+    return images.normalised(pixels, images.CLIP)
 
 
 OPERATORS.work("CV-1", normalise=normalised)(view)

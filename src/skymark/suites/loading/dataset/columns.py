@@ -16,14 +16,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from skymark.model.errors import DataError
 from skymark.suites.loading.dataset import values
-from skymark.suites.loading.dataset.canonical import Array, Encoding
+from skymark.suites.loading.dataset.canonical import Array, Dataset, Encoding, write_dataset
+from skymark.suites.loading.dataset.sources.data_source import DataSource, Row, WholeRows, reading
+
+if TYPE_CHECKING:
+    from skymark.suites.loading.work import Size
+
+MOST_CLASSES = 100_000
+"""That labels may be mixed among: each element has a share of each."""
+NOUNS = {"jpeg": "images", "flac": "sounds", "wav": "sounds", "mp4": "clips"}
+"""Of the elements of work on media, by its column."""
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "picture")
 LABELS = ("label", "labels", "class", "cls", "target", "fine_label", "speaker_id", "click", "y")
@@ -112,3 +123,127 @@ RECIPES: Mapping[str, Recipe] = {
         values.categories, prefixes=("c", "cat", "categorical_feature"), count=26
     ),
 }
+
+
+def is_unlabelled(source: DataSource) -> bool:
+    """Whether a source of images, sounds or clips has no labels, so that each is taken as 0."""
+    has_media = any(RECIPES[column].fields_of(source.fields) for column in NOUNS)
+    return has_media and not RECIPES["label"].fields_of(source.fields)
+
+
+def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
+    """Return the fields of a source that a canonical column is made of.
+
+    Labels that are absent have none; see `is_unlabelled`.
+
+    Raises:
+        DataError: the source has none for it.
+    """
+    recipe = RECIPES[column]
+    fields = recipe.fields_of(source.fields)
+    if not fields and not (column == "label" and is_unlabelled(source)):
+        raise DataError(
+            f"the data has no {recipe.wanted}, only {', '.join(source.fields)}; "
+            f"rename what is to be the {column}"
+        )
+    return fields or ()
+
+
+def column_values(source: DataSource, column: str, limit: int) -> Iterator[Any]:
+    """Read one canonical column of the first `limit` rows.
+
+    Raises:
+        DataError: the source has no field for it, or a value cannot be read.
+    """
+    recipe = RECIPES[column]
+    fields = fields_for(source, column)
+    for row in _rows(source, fields or source.fields[:1], limit):
+        if row.damage is not None:
+            raise row.damage
+        yield _converted(recipe, fields, row.values, row.place) if fields else 0
+
+
+def _rows(source: DataSource, fields: Sequence[str], limit: int) -> Iterator[Row]:
+    with reading(str(source.files[0]) if source.files else "the data"):
+        yield from source.read(fields, limit)
+
+
+def _converted(recipe: Recipe, fields: Sequence[str], values: Sequence[Any], place: str) -> Any:
+    """Return a row's value of one column.
+
+    Raises:
+        DataError: it is damaged, or no such value.
+    """
+    with reading(place):
+        if recipe.takes_several:
+            return recipe.convert(dict(zip(fields, values, strict=True)), place)
+        return recipe.convert(values[0], place)
+
+
+def classes_of(source: DataSource, rows: int) -> int:
+    """Return the classes of the first rows, counted from 0 to the largest label.
+
+    Raises:
+        DataError: a label is negative, or too large to be one of classes.
+    """
+    labels = RECIPES["label"].finish(list(column_values(source, "label", rows)))
+    least, most = int(labels.min()), int(labels.max())
+    if least < 0 or most >= MOST_CLASSES:
+        raise DataError(
+            f"the labels of the data are {least} to {most}, where classes are mixed; number them "
+            "from 0, or give names"
+        )
+    return most + 1
+
+
+def write_columns(
+    source: DataSource, columns: Sequence[str], limit: int, directory: Path
+) -> Dataset:
+    """Write canonical columns of the first `limit` rows, ragged ones as they come."""
+    written: dict[str, Array | Iterator[Array]] = {}
+    for column in columns:
+        recipe, made = RECIPES[column], column_values(source, column, limit)
+        written[column] = made if recipe.ragged else recipe.finish(list(made))
+    encodings = {column: RECIPES[column].encoding for column in columns}
+    return write_dataset(directory, "imported data", written, encodings)
+
+
+def rows_size(source: DataSource, size: Size) -> Size:
+    """Return a size whose elements are the source's rows, at most those of `size`."""
+    return with_elements(size, source.count(size.elements))
+
+
+def with_elements(size: Size, count: int) -> Size:
+    """Return a variant's size with at most `count` elements, and of the variant's kind.
+
+    A variant ends with a short batch, so that a loader that drops it is found out: where all
+    batches would be full, one element fewer is taken. A variant of full batches stays one.
+
+    Raises:
+        DataError: there are too few elements.
+    """
+    if count >= size.elements:
+        return size
+    left = count % size.batch_size
+    elements = count
+    if size.elements % size.batch_size == 0:
+        elements -= left
+    elif left == 0:
+        elements -= 1
+    if elements < 1:
+        needed = size.batch_size if count else 1
+        raise DataError(f"the data gives {count} elements, where at least {needed} are needed")
+    return size.model_copy(update={"elements": elements})
+
+
+def whole_rows(source: DataSource, columns: Sequence[str]) -> WholeRows:
+    """Return the rows of which every column can be made."""
+    fields = {column: fields_for(source, column) for column in columns}
+
+    def convert(row: Row) -> None:
+        values = dict(zip(source.fields, row.values, strict=True))
+        for column, names in fields.items():
+            if names:
+                _converted(RECIPES[column], names, [values[name] for name in names], row.place)
+
+    return WholeRows(source, convert)

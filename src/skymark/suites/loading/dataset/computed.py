@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
-from skymark.suites.loading.transforms.field import mix
+from skymark.suites.loading.transforms.numeric import mix
 
 MANTISSA = 24
 """Bits of a float32 of which every one is random."""

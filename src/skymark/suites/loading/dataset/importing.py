@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,23 +13,26 @@ from typing import TYPE_CHECKING, Any
 from skymark.cache.location import stand_in
 from skymark.model.data import DataTaken, LeftOut
 from skymark.model.errors import DataError
+from skymark.suites.loading.dataset.columns import (
+    NOUNS,
+    RECIPES,
+    column_values,
+    fields_for,
+    is_unlabelled,
+    whole_rows,
+)
 from skymark.suites.loading.dataset.sources.data_source import WholeRows, reading
 from skymark.suites.loading.dataset.sources.opening import open_source
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Array, Dataset
-    from skymark.suites.loading.dataset.columns import Recipe
-    from skymark.suites.loading.dataset.sources.data_source import DataSource, Row
+    from skymark.suites.loading.dataset.canonical import Dataset
+    from skymark.suites.loading.dataset.sources.data_source import DataSource
     from skymark.suites.loading.scenario import Scenario, Size
 
 CHECKED_ELEMENTS = 1_000
 """Elements looked at for damage when a run is planned; the import decodes every element."""
 COUNTING_S = 5.0
 """Longest time that planning counts rows."""
-MOST_CLASSES = 100_000
-"""That labels may be mixed among: each element has a share of each."""
-NOUNS = {"jpeg": "images", "flac": "sounds", "wav": "sounds", "mp4": "clips"}
-"""Of the elements of work on media, by its column."""
 
 
 class RealData:
@@ -95,9 +98,7 @@ class RealData:
         Raises:
             DataError: it has not; the message says what to do.
         """
-        from skymark.suites.loading.dataset.columns import RECIPES
-
-        columns = imported_columns(scenario)
+        columns = scenario.columns or ()
         unknown = [column for column in columns if column not in RECIPES]
         if unknown or not columns:
             what = f"its column {unknown[0]!r}" if unknown else "its data"
@@ -137,7 +138,7 @@ class RealData:
         """Return the rows that a scenario may take: all, or with `skip_damaged` the whole ones."""
         if not self.skip_damaged:
             return self.source
-        columns = imported_columns(scenario)
+        columns = scenario.columns or ()
         if columns not in self._whole:
             self._whole[columns] = whole_rows(self.source, columns)
         return self._whole[columns]
@@ -156,7 +157,7 @@ class RealData:
 
         There are none of remote data, which planning must not read.
         """
-        if self.source.is_remote or "jpeg" not in imported_columns(scenario):
+        if self.source.is_remote or "jpeg" not in (scenario.columns or ()):
             return frozenset()
         (field,) = fields_for(self.source, "jpeg")
         if (field, rows) not in self._kinds:
@@ -190,7 +191,7 @@ class RealData:
         Raises:
             DataError: a file ends early, or a label is none.
         """
-        source, columns = self.source_for(scenario), imported_columns(scenario)
+        source, columns = self.source_for(scenario), scenario.columns or ()
         with reading(self.name):
             taken = scenario.rows_taken(source, size)
             found, is_whole = self._found
@@ -227,24 +228,9 @@ def _why_left(wanted: Size, whole: int) -> str:
 
 def _labels(source: DataSource, scenario: type[Scenario], rows: int) -> list[Any] | None:
     """Return the labels of the rows that are taken; None where there are none to be had here."""
-    if "label" not in imported_columns(scenario) or source.is_remote or is_unlabelled(source):
+    if "label" not in (scenario.columns or ()) or source.is_remote or is_unlabelled(source):
         return None
     return list(column_values(source, "label", rows))
-
-
-def whole_rows(source: DataSource, columns: Sequence[str]) -> WholeRows:
-    """Return the rows of which every column can be made."""
-    from skymark.suites.loading.dataset.columns import RECIPES
-
-    fields = {column: fields_for(source, column) for column in columns}
-
-    def convert(row: Row) -> None:
-        values = dict(zip(source.fields, row.values, strict=True))
-        for column, names in fields.items():
-            if names:
-                _converted(RECIPES[column], names, [values[name] for name in names], row.place)
-
-    return WholeRows(source, convert)
 
 
 def import_data(
@@ -277,7 +263,7 @@ def import_data(
 
         source = ParquetFiles(kept)
     if skip_damaged:
-        source = whole_rows(source, imported_columns(type(scenario)))
+        source = whole_rows(source, scenario.columns or ())
     dataset = scenario.import_source(source, directory)
     if len(dataset) != scenario.size.elements:
         raise DataError(
@@ -285,135 +271,3 @@ def import_data(
             "it has changed meanwhile: start a new run"
         )
     return dataset
-
-
-# What scenarios are made of: a source, column by column.
-
-
-def is_unlabelled(source: DataSource) -> bool:
-    """Whether a source of images, sounds or clips has no labels, so that each is taken as 0."""
-    from skymark.suites.loading.dataset.columns import RECIPES
-
-    has_media = any(RECIPES[column].fields_of(source.fields) for column in NOUNS)
-    return has_media and not RECIPES["label"].fields_of(source.fields)
-
-
-def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
-    """Return the fields of a source that a canonical column is made of.
-
-    Labels that are absent have none; see `is_unlabelled`.
-
-    Raises:
-        DataError: the source has none for it.
-    """
-    recipe = _recipe(column)
-    fields = recipe.fields_of(source.fields)
-    if not fields and not (column == "label" and is_unlabelled(source)):
-        raise DataError(
-            f"the data has no {recipe.wanted}, only {', '.join(source.fields)}; "
-            f"rename what is to be the {column}"
-        )
-    return fields or ()
-
-
-def column_values(source: DataSource, column: str, limit: int) -> Iterator[Any]:
-    """Read one canonical column of the first `limit` rows.
-
-    Raises:
-        DataError: the source has no field for it, or a value cannot be read.
-    """
-    recipe = _recipe(column)
-    fields = fields_for(source, column)
-    for row in _rows(source, fields or source.fields[:1], limit):
-        if row.damage is not None:
-            raise row.damage
-        yield _converted(recipe, fields, row.values, row.place) if fields else 0
-
-
-def _rows(source: DataSource, fields: Sequence[str], limit: int) -> Iterator[Row]:
-    with reading(str(source.files[0]) if source.files else "the data"):
-        yield from source.read(fields, limit)
-
-
-def _converted(recipe: Recipe, fields: Sequence[str], values: Sequence[Any], place: str) -> Any:
-    """Return a row's value of one column.
-
-    Raises:
-        DataError: it is damaged, or no such value.
-    """
-    with reading(place):
-        if recipe.takes_several:
-            return recipe.convert(dict(zip(fields, values, strict=True)), place)
-        return recipe.convert(values[0], place)
-
-
-def classes_of(source: DataSource, rows: int) -> int:
-    """Return the classes of the first rows, counted from 0 to the largest label.
-
-    Raises:
-        DataError: a label is negative, or too large to be one of classes.
-    """
-    labels = _recipe("label").finish(list(column_values(source, "label", rows)))
-    least, most = int(labels.min()), int(labels.max())
-    if least < 0 or most >= MOST_CLASSES:
-        raise DataError(
-            f"the labels of the data are {least} to {most}, where classes are mixed; number them "
-            "from 0, or give names"
-        )
-    return most + 1
-
-
-def write_columns(
-    source: DataSource, columns: Sequence[str], limit: int, directory: Path
-) -> Dataset:
-    """Write canonical columns of the first `limit` rows, ragged ones as they come."""
-    from skymark.suites.loading.dataset.canonical import write_dataset
-
-    written: dict[str, Array | Iterator[Array]] = {}
-    for column in columns:
-        recipe, made = _recipe(column), column_values(source, column, limit)
-        written[column] = made if recipe.ragged else recipe.finish(list(made))
-    encodings = {column: _recipe(column).encoding for column in columns}
-    return write_dataset(directory, "imported data", written, encodings)
-
-
-def rows_size(source: DataSource, size: Size) -> Size:
-    """Return a size whose elements are the source's rows, at most those of `size`."""
-    return with_elements(size, source.count(size.elements))
-
-
-def with_elements(size: Size, count: int) -> Size:
-    """Return a variant's size with at most `count` elements, and of the variant's kind.
-
-    A variant ends with a short batch, so that a loader that drops it is found out: where all
-    batches would be full, one element fewer is taken. A variant of full batches stays one.
-
-    Raises:
-        DataError: there are too few elements.
-    """
-    if count >= size.elements:
-        return size
-    left = count % size.batch_size
-    elements = count
-    if size.elements % size.batch_size == 0:
-        elements -= left
-    elif left == 0:
-        elements -= 1
-    if elements < 1:
-        needed = size.batch_size if count else 1
-        raise DataError(f"the data gives {count} elements, where at least {needed} are needed")
-    return size.model_copy(update={"elements": elements})
-
-
-def _recipe(column: str) -> Recipe:
-    from skymark.suites.loading.dataset.columns import RECIPES
-
-    return RECIPES[column]
-
-
-def imported_columns(scenario: type[Scenario]) -> tuple[str, ...]:
-    """Return the canonical columns that a scenario needs of real data; empty if it takes none."""
-    if scenario.imports is not None:
-        return scenario.imports
-    any_size = next(iter(scenario.variants.values()))
-    return scenario(size=any_size).columns or ()

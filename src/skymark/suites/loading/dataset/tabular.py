@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
-from skymark.suites.loading.transforms.field import feature_keys, mix
+from skymark.suites.loading.transforms.numeric import feature_keys, mix
 
 GENERATOR_SEED = 20_240_607
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array
-from skymark.suites.loading.element_streams import Mixing, Mixture
 from skymark.suites.loading.oracle.oracle import Check, Oracle
+from skymark.suites.loading.work import Mixing, Mixture
 
 CHANCE = 1e-9
 """Probability at most with which random draws lie outside of what is allowed, per comparison."""

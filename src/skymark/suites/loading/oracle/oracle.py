@@ -8,10 +8,9 @@ from typing import ClassVar, NamedTuple, Self
 
 from skymark.model.record import Cause, Verification
 from skymark.suites.loading.dataset.canonical import Array, Dataset
-from skymark.suites.loading.element_streams import Mixing
-from skymark.suites.loading.operators import Caches
 from skymark.suites.loading.oracle.reference import Reference
 from skymark.suites.loading.scenario import Scenario
+from skymark.suites.loading.work import Caches, Mixing
 
 
 class Declared(NamedTuple):

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import (
+    Parameters,
+    Scenario,
+    Stage,
+    Work,
+    on,
+    scenario,
+    three_sizes,
+)
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
@@ -21,18 +29,13 @@ class CompressedAudio(Scenario):
 
     id: ClassVar = "AU-1"
     title: ClassVar = "compressed audio: decode FLAC, random crop, log-mel spectrogram"
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=410, batch_size=8, values={"seconds": 2.0, "crop": 1.0, "classes": 10}
-        ),
-        "medium": Size(
-            elements=2_096, batch_size=32, values={"seconds": 16.0, "crop": 8.0, "classes": 100}
-        ),
-        "large": Size(
-            elements=10_000, batch_size=64, values={"seconds": 16.0, "crop": 8.0, "classes": 1000}
-        ),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(410, 2_096, 10_000),
+        batch_size=(8, 32, 64),
+        seconds=(2.0, 16.0, 16.0),
+        crop=(1.0, 8.0, 8.0),
+        classes=(10, 100, 1000),
+    )
     encoded_media: ClassVar = True
     holds_lock: ClassVar = True
     in_double: ClassVar = True
@@ -41,11 +44,7 @@ class CompressedAudio(Scenario):
     """In decimal logarithms. Measured on 200 sounds of both lengths, at most and by the mean of the
     worst: PyTorch's transform and filters differ by 0.0063 and 0.00013, where bands are all but
     silent. A crop one sample too late differs by 0.005 on average."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """A sound and its class, such as the speaker."""
-        return ("flac", "label")
+    columns: ClassVar = ("flac", "label")
 
     @property
     def length(self) -> int:
@@ -70,41 +69,32 @@ class CompressedAudio(Scenario):
     def stages(self) -> tuple[Stage, ...]:
         """Decode; cut the drawn stretch out; power spectrogram; mel bands; logarithm."""
         from skymark.suites.loading.transforms import audio
-        from skymark.suites.loading.transforms.field import on
-        from skymark.suites.loading.transforms.log_mel import log_mel_stages
 
         length = self.length
 
-        def crop_with(
-            cut: Callable[..., Array], share: float | None = None, **by: int
-        ) -> Callable[[Element, Parameters], Element]:
-            def crop(element: Element, parameters: Parameters) -> Element:
+        def crop(
+            cut: Callable[..., Array] = audio.stretch, share: float | None = None, **by: int
+        ) -> Work:
+            def apply(element: Element, parameters: Parameters) -> Element:
                 start: Any = parameters["start"] if share is None else share
                 return {**element, "mel": cut(element["mel"], float(start), length, **by)}
 
-            return crop
+            return apply
 
-        stretch = audio.stretch
+        unscaled = on("flac", audio.unscaled_flac, into="mel")
+        wrong_stretches = {
+            "the sound's beginning is cut out, not the drawn stretch": crop(share=0.0),
+            "the sound's middle is cut out, not the drawn stretch": crop(share=0.5),
+            "the stretch begins one sample too late": crop(later=1),
+            "the stretch begins one sample too early": crop(later=-1),
+            "the stretch begins at a multiple of 10 ms": crop(audio.stretch_from_hop),
+        }
         return (
             Stage(
                 "decode",
                 on("flac", audio.decode_flac, into="mel"),
-                {"samples are not scaled to -1…1": on("flac", audio.unscaled_flac, into="mel")},
+                {"samples are not scaled to -1…1": unscaled},
             ),
-            Stage(
-                "crop",
-                crop_with(stretch),
-                {
-                    "the sound's beginning is cut out, not the drawn stretch": crop_with(
-                        stretch, share=0.0
-                    ),
-                    "the sound's middle is cut out, not the drawn stretch": crop_with(
-                        stretch, share=0.5
-                    ),
-                    "the stretch begins one sample too late": crop_with(stretch, later=1),
-                    "the stretch begins one sample too early": crop_with(stretch, later=-1),
-                    "the stretch begins at a multiple of 10 ms": crop_with(audio.stretch_from_hop),
-                },
-            ),
-            *log_mel_stages("mel"),
+            Stage("crop", crop(), wrong_stretches),
+            *audio.log_mel_stages("mel"),
         )

@@ -5,53 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Batch, Parameters, Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import (
+    NEEDS,
+    Batch,
+    Scenario,
+    Size,
+    Stage,
+    on,
+    scenario,
+    three_sizes,
+)
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
+    from skymark.suites.loading.dataset.canonical import Array, Dataset
     from skymark.suites.loading.dataset.sources.data_source import DataSource
 
 
-@scenario
-class ImageClassification(Scenario):
-    """Decode, random resized crop, horizontal flip, normalise: ``image`` float32 ``[S, S, 3]``.
+class Photographs(Scenario):
+    """The base of scenarios that read JPEG images of a class; its variants name `classes`."""
 
-    The table of `draw` holds what decides a crop whatever the image's size; `boxes` turns it into
-    pixels for libraries that crop with operators of their own.
-    """
-
-    id: ClassVar = "CV-1"
-    title: ClassVar = "JPEG: decode, random resized crop, flip, normalise"
-    tier: ClassVar = 1
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=810,
-            batch_size=16,
-            values={"height": 160, "width": 200, "side": 96, "classes": 10},
-        ),
-        "medium": Size(
-            elements=5_000,
-            batch_size=64,
-            values={"height": 375, "width": 500, "side": 224, "classes": 100},
-        ),
-        "large": Size(
-            elements=50_000,
-            batch_size=256,
-            values={"height": 375, "width": 500, "side": 224, "classes": 1000},
-        ),
-    }
-    images: ClassVar = ("image",)
+    columns: ClassVar = ("jpeg", "height", "width", "label")
+    """Height and width are for operators that need them beforehand."""
+    images: ClassVar[tuple[str, ...]] = ("image",)
     encoded_media: ClassVar = True
     holds_lock: ClassVar = True
     native_tolerance: ClassVar = 0.5
     native_mean_tolerance: ClassVar = 0.04
-    """In deviations of a channel, 57 levels. Measured on 100 medium images, at most and by the mean
-    of the worst image: TensorFlow's resizer differs by 0.018 and 0.006, its fast decoder by 0.11
-    and 0.019, FFmpeg's decoder and scaler by 0.16 and 0.016 (80 small images), torchvision's by
-    0.035 and 0.0042. Wrong work is far off: no antialiasing 0.54 and 0.067; a box two pixels off
-    0.13 on average in the best image."""
-
+    """In deviations of a channel, 57 levels. Measured on 100 medium images of CV-1, at most and by
+    the mean of the worst image: TensorFlow's resizer differs by 0.018 and 0.006, its fast decoder
+    by 0.11 and 0.019, FFmpeg's decoder and scaler by 0.16 and 0.016 (80 small images),
+    torchvision's by 0.035 and 0.0042. Wrong work is far off: no antialiasing 0.54 and 0.067; a box
+    two pixels off 0.13 on average in the best image."""
     version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
@@ -63,10 +47,26 @@ class ImageClassification(Scenario):
             directory, size.elements, size["height"], size["width"], size["classes"]
         )
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the work; height and width are for operators that need them beforehand."""
-        return ("jpeg", "height", "width", "label")
+
+@scenario
+class ImageClassification(Photographs):
+    """Decode, random resized crop, horizontal flip, normalise: ``image`` float32 ``[S, S, 3]``.
+
+    The table of `draw` holds what decides a crop whatever the image's size; `boxes` turns it into
+    pixels for libraries that crop with operators of their own.
+    """
+
+    id: ClassVar = "CV-1"
+    title: ClassVar = "JPEG: decode, random resized crop, flip, normalise"
+    tier: ClassVar = 1
+    variants: ClassVar = three_sizes(
+        elements=(810, 5_000, 50_000),
+        batch_size=(16, 64, 256),
+        height=(160, 375, 375),
+        width=(200, 500, 500),
+        side=(96, 224, 224),
+        classes=(10, 100, 1000),
+    )
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``area``, ``aspect`` ``[n, 10]``, ``corner`` ``[n, 2]``, ``flip`` bool ``[n]``."""
@@ -87,40 +87,16 @@ class ImageClassification(Scenario):
         from skymark.suites.loading.transforms import images
 
         side = self.size["side"]
-
-        def crop_with(method: images.Crop) -> images.Work:
-            def crop(element: Element, parameters: Parameters) -> Element:
-                return {**element, "image": method(element["image"], parameters, side)}
-
-            return crop
-
-        def flip(element: Element, parameters: Parameters) -> Element:
-            if not parameters["flip"]:
-                return element
-            return {**element, "image": images.flipped(element["image"])}
-
-        def flip_all(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "image": images.flipped(element["image"])}
-
-        def flip_others(element: Element, parameters: Parameters) -> Element:
-            return flip(element, {"flip": not parameters["flip"]})
-
-        mistakes = {what: crop_with(method) for what, method in images.WRONG_CROPS.items()}
         return (
             Stage("decode", images.decode, {images.DECODED_SMALL: images.scaled_decoder(side)}),
-            Stage("crop", crop_with(images.random_resized_crop), mistakes),
-            Stage(
-                "flip",
-                flip,
-                {"every image is mirrored": flip_all, "the other images are mirrored": flip_others},
-            ),
-            Stage("normalise", images.normalise, {images.ONLY_SCALED: images.scale}),
+            images.crop_stage("image", lambda image, crop, drawn: crop(image, drawn, side)),
+            images.flip_stage("image", images.flipped, "image"),
+            images.normalise_stage("image"),
         )
 
 
 @scenario
-class BatchMixing(Scenario):
+class BatchMixing(Photographs):
     """Decode, resize, normalise; then MixUp or CutMix each image with the next of its batch.
 
     ``image`` float32 ``[S, S, 3]``, ``label`` float32 ``[classes]``. Which of the two, in what
@@ -130,51 +106,20 @@ class BatchMixing(Scenario):
 
     id: ClassVar = "CV-3"
     title: ClassVar = "batch mixing: MixUp, CutMix"
-    needs: ClassVar = frozenset({"map", "shuffle", "batch-map"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=810,
-            batch_size=16,
-            values={"height": 120, "width": 160, "side": 64, "classes": 10},
-        ),
-        "medium": Size(
-            elements=5_000,
-            batch_size=64,
-            values={"height": 375, "width": 500, "side": 224, "classes": 100},
-        ),
-        "large": Size(
-            elements=50_000,
-            batch_size=256,
-            values={"height": 375, "width": 500, "side": 224, "classes": 1000},
-        ),
-    }
-    images: ClassVar = ("image",)
-    encoded_media: ClassVar = True
-    holds_lock: ClassVar = True
-    native_tolerance: ClassVar = 0.5
-    native_mean_tolerance: ClassVar = 0.04
-    """As CV-1: decoders and resizers differ by a few levels."""
-
-    version: ClassVar = 2
-
-    def generate(self, directory: Path) -> Dataset:
-        """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""
-        from skymark.suites.loading.dataset.images import write_images
-
-        size = self.size
-        return write_images(
-            directory, size.elements, size["height"], size["width"], size["classes"]
-        )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the work; height and width are for operators that need them beforehand."""
-        return ("jpeg", "height", "width", "label")
+    needs: ClassVar = NEEDS | {"batch-map"}
+    variants: ClassVar = three_sizes(
+        elements=(810, 5_000, 50_000),
+        batch_size=(16, 64, 256),
+        height=(120, 375, 375),
+        width=(160, 500, 500),
+        side=(64, 224, 224),
+        classes=(10, 100, 1000),
+    )
 
     @classmethod
     def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return the number of rows, with as many classes as real data has, if they are more."""
-        from skymark.suites.loading.dataset.importing import classes_of, rows_size
+        from skymark.suites.loading.dataset.columns import classes_of, rows_size
 
         sized = rows_size(source, size)
         if source.is_remote:
@@ -185,7 +130,7 @@ class BatchMixing(Scenario):
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``cut`` bool ``[n]``, ``share`` float32 ``[n]`` and ``box`` int32 ``[n, 4]``."""
         from skymark.suites.loading.random import uniforms
-        from skymark.suites.loading.transforms.mixing import DRAWS, mixing_from
+        from skymark.suites.loading.transforms.images import DRAWS, mixing_from
 
         return mixing_from(uniforms(self.seed, epoch, indices, DRAWS), self.size["side"])
 
@@ -194,22 +139,17 @@ class BatchMixing(Scenario):
         from skymark.suites.loading.transforms import images
 
         side = self.size["side"]
-
-        def resize(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "image": images.resized(element["image"], side)}
-
         return (
             Stage("decode", images.decode),
-            Stage("resize", resize),
-            Stage("normalise", images.normalise, {images.ONLY_SCALED: images.scale}),
+            Stage("resize", on("image", lambda image: images.resized(image, side))),
+            images.normalise_stage("image"),
         )
 
     def mix(self, batch: Batch, epoch: int) -> Batch:
         """Mix images and labels with the next of the batch."""
         import numpy as np
 
-        from skymark.suites.loading.transforms.mixing import mixed_images, mixed_labels
+        from skymark.suites.loading.transforms.images import mixed_images, mixed_labels
 
         indices = np.asarray(batch["index"])
         mixing = {name: column[indices] for name, column in self.table(epoch).items()}
@@ -226,7 +166,7 @@ STEP = 32
 
 
 @scenario
-class MultiResolution(Scenario):
+class MultiResolution(Photographs):
     """Decode, resize to the largest side; resize each batch to a side of its own, normalise.
 
     ``image`` float32 ``[S, S, 3]``, S from ``smallest`` to ``side`` in steps of 32. The side
@@ -238,46 +178,16 @@ class MultiResolution(Scenario):
 
     id: ClassVar = "CV-4"
     title: ClassVar = "multi-resolution: several target sizes per batch stream"
-    needs: ClassVar = frozenset({"map", "shuffle", "batch-map"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=810,
-            batch_size=16,
-            values={"height": 120, "width": 160, "smallest": 64, "side": 128, "classes": 10},
-        ),
-        "medium": Size(
-            elements=5_000,
-            batch_size=64,
-            values={"height": 375, "width": 500, "smallest": 160, "side": 320, "classes": 100},
-        ),
-        "large": Size(
-            elements=50_000,
-            batch_size=128,
-            values={"height": 375, "width": 500, "smallest": 160, "side": 320, "classes": 1000},
-        ),
-    }
-    images: ClassVar = ("image",)
-    encoded_media: ClassVar = True
-    holds_lock: ClassVar = True
-    native_tolerance: ClassVar = 0.5
-    native_mean_tolerance: ClassVar = 0.04
-    """As CV-1: decoders and resizers differ by a few levels."""
-
-    version: ClassVar = 2
-
-    def generate(self, directory: Path) -> Dataset:
-        """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""
-        from skymark.suites.loading.dataset.images import write_images
-
-        size = self.size
-        return write_images(
-            directory, size.elements, size["height"], size["width"], size["classes"]
-        )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the work; height and width are for operators that need them beforehand."""
-        return ("jpeg", "height", "width", "label")
+    needs: ClassVar = NEEDS | {"batch-map"}
+    variants: ClassVar = three_sizes(
+        elements=(810, 5_000, 50_000),
+        batch_size=(16, 64, 128),
+        height=(120, 375, 375),
+        width=(160, 500, 500),
+        smallest=(64, 160, 160),
+        side=(128, 320, 320),
+        classes=(10, 100, 1000),
+    )
 
     @property
     def sides(self) -> tuple[int, ...]:
@@ -301,11 +211,7 @@ class MultiResolution(Scenario):
         from skymark.suites.loading.transforms import images
 
         side = self.size["side"]
-
-        def resize(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "image": np.asarray(images.resized(element["image"], side))}
-
+        resize = on("image", lambda image: np.asarray(images.resized(image, side)))
         return (Stage("decode", images.decode), Stage("resize", resize))
 
     def mix(self, batch: Batch, epoch: int) -> Batch:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import (
+    Parameters,
+    Scenario,
+    Stage,
+    Work,
+    on,
+    scenario,
+    three_sizes,
+)
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-    from skymark.suites.loading.transforms.images import Crop, Work
     from skymark.suites.loading.transforms.video import Sampler
 
 
@@ -19,24 +27,15 @@ class Volumes(Scenario):
 
     id: ClassVar = "CV-2"
     title: ClassVar = "3-D volumes: random crop, normalise"
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=210,
-            batch_size=4,
-            values={"depth": 40, "height": 48, "width": 56, "edge": 32, "classes": 2},
-        ),
-        "medium": Size(
-            elements=301,
-            batch_size=4,
-            values={"depth": 64, "height": 96, "width": 96, "edge": 64, "classes": 2},
-        ),
-        "large": Size(
-            elements=402,
-            batch_size=4,
-            values={"depth": 96, "height": 160, "width": 160, "edge": 96, "classes": 2},
-        ),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(210, 301, 402),
+        batch_size=(4, 4, 4),
+        depth=(40, 64, 96),
+        height=(48, 96, 160),
+        width=(56, 96, 160),
+        edge=(32, 64, 96),
+        classes=2,
+    )
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``volume`` int16 ``[depth, height, width]``, ``label`` int64."""
@@ -46,11 +45,6 @@ class Volumes(Scenario):
         shape = (size["depth"], size["height"], size["width"])
         return write_volumes(directory, size.elements, shape, size["classes"])
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the work."""
-        return ("volume", "label")
-
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``corner`` float64 ``[n, 3]``: shares of the free space before the crop."""
         from skymark.suites.loading.random import uniforms
@@ -59,7 +53,7 @@ class Volumes(Scenario):
 
     def corners(self, epoch: int, dataset: Dataset) -> Array:
         """Return the first voxel of every element's crop along each axis, int64 ``[n, 3]``."""
-        from skymark.suites.loading.transforms.field import corner_of
+        from skymark.suites.loading.transforms.numeric import corner_of
 
         shape = dataset.column("volume").shape[1:]
         return corner_of(self.table(epoch)["corner"], shape, self.size["edge"])
@@ -68,53 +62,41 @@ class Volumes(Scenario):
         """Cut the drawn cube out; subtract its mean and divide by its deviation."""
         import numpy as np
 
-        from skymark.suites.loading.transforms.field import corner_of, cube, z_score
+        from skymark.suites.loading.transforms.numeric import corner_of, cube, z_score
 
         edge = self.size["edge"]
 
-        def crop(element: Element, parameters: Parameters) -> Element:
-            volume = element["volume"]
-            corner = corner_of(parameters["corner"], volume.shape, edge)
-            return {**element, "volume": cube(volume, corner, edge, element["index"])}
+        def crop_at(place: Callable[[Array, Array], Array]) -> Work:
+            """Return work that cuts a cube out, given the drawn shares and the free space."""
 
-        def centre_crop(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return crop(element, {"corner": np.full(3, 0.5)})
+            def apply(element: Element, parameters: Parameters) -> Element:
+                volume = element["volume"]
+                corner = place(parameters["corner"], np.asarray(volume.shape) - edge)
+                return {**element, "volume": cube(volume, corner, edge, element["index"])}
 
-        def mirrored_corner(element: Element, parameters: Parameters) -> Element:
-            return crop(element, {"corner": parameters["corner"][::-1]})
+            return apply
 
-        def next_corner(element: Element, parameters: Parameters) -> Element:
-            volume = element["volume"]
-            corner = corner_of(parameters["corner"], volume.shape, edge)
-            free = np.asarray(volume.shape) - edge
-            return {
-                **element,
-                "volume": cube(volume, np.minimum(corner + 1, free), edge, element["index"]),
-            }
+        def drawn(shares: Array, free: Array) -> Array:
+            return corner_of(shares, free + edge, edge)
 
-        def normalise(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "volume": z_score(element["volume"])}
-
-        def subtract_mean(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "volume": element["volume"] - element["volume"].mean()}
-
-        return (
-            Stage(
-                "crop",
-                crop,
-                {
-                    "the central cube is cut out, not the drawn one": centre_crop,
-                    "the corner's axes are in reverse order": mirrored_corner,
-                    "the corner is one voxel too far along each axis": next_corner,
-                },
+        wrong_places = {
+            "the central cube is cut out, not the drawn one": crop_at(
+                lambda _, free: drawn(np.full(3, 0.5), free)
             ),
+            "the corner's axes are in reverse order": crop_at(
+                lambda shares, free: drawn(shares[::-1], free)
+            ),
+            "the corner is one voxel too far along each axis": crop_at(
+                lambda shares, free: np.minimum(drawn(shares, free) + 1, free)
+            ),
+        }
+        undivided = on("volume", lambda volume: volume - volume.mean())
+        return (
+            Stage("crop", crop_at(drawn), wrong_places),
             Stage(
                 "normalise",
-                normalise,
-                {"the mean is subtracted but nothing divided": subtract_mean},
+                on("volume", z_score),
+                {"the mean is subtracted but nothing divided": undivided},
             ),
         )
 
@@ -128,48 +110,17 @@ class VideoClips(Scenario):
 
     id: ClassVar = "CV-5"
     title: ClassVar = "video clips: decode frames of H.264, random crop in time and space, flip"
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=210,
-            batch_size=4,
-            values={
-                "seconds": 2.0,
-                "height": 96,
-                "width": 168,
-                "side": 64,
-                "frames": 8,
-                "stride": 2,
-                "classes": 10,
-            },
-        ),
-        "medium": Size(
-            elements=301,
-            batch_size=4,
-            values={
-                "seconds": 10.0,
-                "height": 256,
-                "width": 456,
-                "side": 224,
-                "frames": 16,
-                "stride": 4,
-                "classes": 100,
-            },
-        ),
-        "large": Size(
-            elements=1_002,
-            batch_size=8,
-            values={
-                "seconds": 10.0,
-                "height": 256,
-                "width": 456,
-                "side": 224,
-                "frames": 32,
-                "stride": 2,
-                "classes": 400,
-            },
-        ),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(210, 301, 1_002),
+        batch_size=(4, 4, 8),
+        seconds=(2.0, 10.0, 10.0),
+        height=(96, 256, 256),
+        width=(168, 456, 456),
+        side=(64, 224, 224),
+        frames=(8, 16, 32),
+        stride=(2, 4, 2),
+        classes=(10, 100, 400),
+    )
     encoded_media: ClassVar = True
     holds_lock: ClassVar = True
     native_tolerance: ClassVar = 0.08
@@ -179,24 +130,15 @@ class VideoClips(Scenario):
     and 0.0043. Wrong work is far off: no antialiasing 0.0105 on average in the best clip, frames
     one too late 0.24."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """A clip and its class."""
-        return ("mp4", "label")
+    columns: ClassVar = ("mp4", "label")
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``mp4`` (H.264, 25 frames per second), ragged uint8, and ``label`` int64."""
         from skymark.suites.loading.dataset.clips import write_clips
 
         size = self.size
-        return write_clips(
-            directory,
-            size.elements,
-            size["seconds"],
-            size["height"],
-            size["width"],
-            size["classes"],
-        )
+        dimensions = (size[name] for name in ("seconds", "height", "width", "classes"))
+        return write_clips(directory, size.elements, *dimensions)
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``area``, ``aspect``, ``corner``, ``flip`` as CV-1 does, and ``start`` ``[n]``.
@@ -213,7 +155,6 @@ class VideoClips(Scenario):
     def stages(self) -> tuple[Stage, ...]:
         """Decode the sampled frames to RGB; crop, resize, flip all alike; normalise."""
         from skymark.suites.loading.transforms import images, video
-        from skymark.suites.loading.transforms.field import on
         from skymark.suites.loading.transforms.video import WRONG_SAMPLERS, sampled_frames
 
         side, frames, stride = (self.size[name] for name in ("side", "frames", "stride"))
@@ -233,24 +174,6 @@ class VideoClips(Scenario):
 
             return decode
 
-        def crop_with(crop: Crop) -> Work:
-            def cut(element: Element, parameters: Parameters) -> Element:
-                clip = video.cropped(element["clip"], crop, parameters, side)
-                return {**element, "clip": clip}
-
-            return cut
-
-        def flip(element: Element, parameters: Parameters) -> Element:
-            if not parameters["flip"]:
-                return element
-            return {**element, "clip": video.flipped(element["clip"])}
-
-        def flip_all(element: Element, parameters: Parameters) -> Element:
-            return flip(element, {**parameters, "flip": True})
-
-        def flip_others(element: Element, parameters: Parameters) -> Element:
-            return flip(element, {**parameters, "flip": not parameters["flip"]})
-
         return (
             Stage(
                 "decode",
@@ -261,19 +184,9 @@ class VideoClips(Scenario):
                     "red and blue are exchanged": decode_with(sampled_frames, channels=-1),
                 },
             ),
-            Stage(
-                "crop",
-                crop_with(images.random_resized_crop),
-                {what: crop_with(crop) for what, crop in images.WRONG_CROPS.items()},
+            images.crop_stage(
+                "clip", lambda clip, crop, drawn: video.cropped(clip, crop, drawn, side)
             ),
-            Stage(
-                "flip",
-                flip,
-                {"every clip is mirrored": flip_all, "the other clips are mirrored": flip_others},
-            ),
-            Stage(
-                "normalise",
-                on("clip", images.normalised),
-                {images.ONLY_SCALED: on("clip", images.scaled)},
-            ),
+            images.flip_stage("clip", video.flipped, "clip"),
+            images.normalise_stage("clip"),
         )

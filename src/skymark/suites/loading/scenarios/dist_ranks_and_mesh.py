@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Size, scenario
+from skymark.suites.loading.scenario import NEEDS, scenario, three_sizes
 from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ class Ranks(DenseFeatures):
     id: ClassVar = "DIST-1"
     title: ClassVar = "ranks share a dataset: exactly once over all, scaling efficiency"
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle", "shard"})
-    variants: ClassVar = {
-        "small": Size(elements=20_001, batch_size=64, values={"features": 32}),
-        "medium": Size(elements=200_001, batch_size=256, values={"features": 64}),
-        "large": Size(elements=2_000_001, batch_size=1024, values={"features": 128}),
-    }
+    needs: ClassVar = NEEDS | {"shard"}
+    variants: ClassVar = three_sizes(
+        elements=(20_001, 200_001, 2_000_001),
+        batch_size=(64, 256, 1024),
+        features=(32, 64, 128),
+    )
     axis_values: ClassVar = {"ranks": (1, 2, 4)}
     holds_lock: ClassVar = False
     drive: ClassVar = "ranks"
@@ -54,11 +54,11 @@ class DeviceMesh(DenseFeatures):
     id: ClassVar = "DIST-2"
     title: ClassVar = "batches placed on a JAX device mesh"
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle", "jax"})
-    variants: ClassVar = {
-        "small": Size(elements=13_312, batch_size=256, values={"features": 64}),
-        "medium": Size(elements=131_072, batch_size=1024, values={"features": 256}),
-        "large": Size(elements=1_048_576, batch_size=8192, values={"features": 512}),
-    }
+    needs: ClassVar = NEEDS | {"jax"}
+    variants: ClassVar = three_sizes(
+        elements=(13_312, 131_072, 1_048_576),
+        batch_size=(256, 1024, 8192),
+        features=(64, 256, 512),
+    )
     holds_lock: ClassVar = False
     drive: ClassVar = "mesh"

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import Scenario, Stage, scenario, three_sizes
 
 if TYPE_CHECKING:
     from skymark.model.record import Setting
     from skymark.suites.loading.dataset.canonical import Dataset
-
 
 ROW_GROUPS = "row-groups"
 """The source of columnar files that are read in stored order."""
@@ -32,12 +31,11 @@ class Sources(Scenario):
     id: ClassVar = "IO-1"
     title: ClassVar = "the same elements from memory, files, tar, columnar files, HTTP"
     tier: ClassVar = 1
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(elements=410, batch_size=8, values={"object_bytes": 32_768}),
-        "medium": Size(elements=10_000, batch_size=64, values={"object_bytes": 65_536}),
-        "large": Size(elements=100_000, batch_size=256, values={"object_bytes": 65_536}),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(410, 10_000, 100_000),
+        batch_size=(8, 64, 256),
+        object_bytes=(32_768, 65_536, 65_536),
+    )
     axis_values: ClassVar = {"source": ("memory", "files", "tar", "columnar", ROW_GROUPS, "http")}
     encoded_media: ClassVar = True
 
@@ -65,7 +63,7 @@ class Sources(Scenario):
 
     def stages(self) -> tuple[Stage, ...]:
         """Checksum."""
-        from skymark.suites.loading.transforms.field import checksum
+        from skymark.suites.loading.transforms.numeric import checksum
 
         return (Stage("checksum", checksum),)
 
@@ -81,12 +79,11 @@ class FirstBatch(Sources):
     id: ClassVar = "IO-2"
     title: ClassVar = "streaming or eager: time to first batch, peak memory"
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(elements=1_000, batch_size=16, values={"object_bytes": 65_536}),
-        "medium": Size(elements=10_000, batch_size=64, values={"object_bytes": 65_536}),
-        "large": Size(elements=100_000, batch_size=256, values={"object_bytes": 65_536}),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(1_000, 10_000, 100_000),
+        batch_size=(16, 64, 256),
+        object_bytes=65_536,
+    )
     axis_values: ClassVar = {"mode": ("streaming", "eager")}
     own_process: ClassVar = True
     drive: ClassVar = "first_batch"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skymark.suites.loading.element_streams import Mixture
-from skymark.suites.loading.scenario import Size, scenario
+from skymark.suites.loading.scenario import NEEDS, scenario, three_sizes
 from skymark.suites.loading.scenarios.pr_production import Determinism
+from skymark.suites.loading.work import Mixture
 
 PARTS = (6, 3, 1)
 """Tenths of the data set that each source is."""
@@ -26,12 +26,12 @@ class WeightedMixing(Determinism):
     id: ClassVar = "MIX-1"
     title: ClassVar = "weighted mixing: three sources of different size in one stream"
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle", "mix"})
-    variants: ClassVar = {
-        "small": Size(elements=20_480, batch_size=256, values={"features": 16}),
-        "medium": Size(elements=204_800, batch_size=1024, values={"features": 64}),
-        "large": Size(elements=2_048_000, batch_size=4096, values={"features": 128}),
-    }
+    needs: ClassVar = NEEDS | {"mix"}
+    variants: ClassVar = three_sizes(
+        elements=(20_480, 204_800, 2_048_000),
+        batch_size=(256, 1024, 4096),
+        features=(16, 64, 128),
+    )
     drive: ClassVar = "epochs"
 
     @property

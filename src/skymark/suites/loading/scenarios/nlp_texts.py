@@ -8,17 +8,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.scenario import Batch, Parameters, Scenario, Size, Stage, scenario
-
-if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Dataset, Element
-
+from skymark.suites.loading.scenario import (
+    NEEDS,
+    Batch,
+    Parameters,
+    Scenario,
+    Size,
+    Stage,
+    Work,
+    on,
+    scenario,
+    three_sizes,
+)
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.sources.data_source import DataSource
-
-    Apply = Callable[[Element, Parameters], Element]
 
 
 @scenario
@@ -31,20 +36,14 @@ class TokenBlocks(Scenario):
     id: ClassVar = "NLP-1"
     title: ClassVar = "token blocks for language-model pretraining: packing, shift"
     tier: ClassVar = 1
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(elements=3_300, batch_size=64, values={"block": 256}),
-        "medium": Size(elements=20_010, batch_size=32, values={"block": 1024}),
-        "large": Size(elements=200_010, batch_size=32, values={"block": 2048}),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(3_300, 20_010, 200_010),
+        batch_size=(64, 32, 32),
+        block=(256, 1024, 2048),
+    )
     holds_lock: ClassVar = True
 
-    imports: ClassVar = ("tokens",)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Documents' ``tokens`` and their ``lengths``."""
-        return ("tokens", "lengths")
+    columns: ClassVar = ("tokens",)
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``tokens`` uint16 and ``lengths`` int32, ragged: the documents of a block."""
@@ -55,7 +54,7 @@ class TokenBlocks(Scenario):
     @classmethod
     def imported_size(cls, source: DataSource, size: Size) -> Size:
         """Return how many blocks the documents of real data fill."""
-        from skymark.suites.loading.dataset.importing import column_values, with_elements
+        from skymark.suites.loading.dataset.columns import column_values, with_elements
         from skymark.suites.loading.dataset.text import count_blocks
 
         documents = column_values(source, "tokens", sys.maxsize)
@@ -64,7 +63,7 @@ class TokenBlocks(Scenario):
     @classmethod
     def rows_taken(cls, source: DataSource, size: Size) -> int:
         """Return how many documents fill the blocks."""
-        from skymark.suites.loading.dataset.importing import column_values
+        from skymark.suites.loading.dataset.columns import column_values
         from skymark.suites.loading.dataset.text import enough
 
         documents = column_values(source, "tokens", sys.maxsize)
@@ -72,7 +71,7 @@ class TokenBlocks(Scenario):
 
     def import_source(self, source: DataSource, directory: Path) -> Dataset:
         """Pack the documents of real data, a token per byte."""
-        from skymark.suites.loading.dataset.importing import column_values
+        from skymark.suites.loading.dataset.columns import column_values
         from skymark.suites.loading.dataset.text import write_documents
 
         documents = column_values(source, "tokens", sys.maxsize)
@@ -87,7 +86,7 @@ class TokenBlocks(Scenario):
 
         block_length = self.size["block"] + 1
 
-        def packing(*, separate: bool) -> Apply:
+        def packing(*, separate: bool) -> Work:
             def pack(element: Element, parameters: Parameters) -> Element:
                 del parameters
                 tokens, lengths = element["tokens"], element["lengths"]
@@ -96,7 +95,7 @@ class TokenBlocks(Scenario):
 
             return pack
 
-        def shifting(by: int) -> Apply:
+        def shifting(by: int) -> Work:
             def shift(element: Element, parameters: Parameters) -> Element:
                 del parameters
                 return {"index": element["index"], **text.shift(element["block"], by)}
@@ -124,20 +123,18 @@ class TextSequences(Scenario):
 
     id: ClassVar = "NLP-2"
     title: ClassVar = "variable-length text: length bucketing, dynamic padding, attention mask"
-    needs: ClassVar = frozenset({"map", "shuffle", "variable-length", "bucket"})
-    variants: ClassVar = {
-        "small": Size(elements=4_000, batch_size=48, values={"longest": 256, "classes": 2}),
-        "medium": Size(elements=40_000, batch_size=48, values={"longest": 512, "classes": 2}),
-        "large": Size(elements=400_000, batch_size=96, values={"longest": 1024, "classes": 2}),
-    }
+    needs: ClassVar = NEEDS | {"variable-length", "bucket"}
+    variants: ClassVar = three_sizes(
+        elements=(4_000, 40_000, 400_000),
+        batch_size=(48, 48, 96),
+        longest=(256, 512, 1024),
+        classes=2,
+    )
     variable_length: ClassVar = frozenset({"tokens"})
     bucket_boundaries: ClassVar = (32, 64, 128, 256, 512)
     length_field: ClassVar = "tokens"
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The texts' ``tokens`` and ``label``."""
-        return ("tokens", "label")
+    columns: ClassVar = ("tokens", "label")
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``tokens`` uint16, ragged, some longer than allowed, and ``label`` int64."""
@@ -149,7 +146,6 @@ class TextSequences(Scenario):
     def stages(self) -> tuple[Stage, ...]:
         """Truncate so that the delimiters fit, then put a start and an end token round."""
         from skymark.suites.loading.dataset.text import END_OF_TEXT, START_OF_TEXT
-        from skymark.suites.loading.transforms.field import on
         from skymark.suites.loading.transforms.text import delimit
 
         kept = self.size["longest"] - 2
@@ -206,19 +202,17 @@ class DocumentPacking(Scenario):
 
     id: ClassVar = "NLP-3"
     title: ClassVar = "document streaming: tokenise texts, pack each batch by best fit"
-    needs: ClassVar = frozenset({"map", "shuffle", "variable-length", "pack"})
-    variants: ClassVar = {
-        "small": Size(elements=3_310, batch_size=64, values={"block": 512, "words": 100}),
-        "medium": Size(elements=30_010, batch_size=128, values={"block": 2048, "words": 400}),
-        "large": Size(elements=300_010, batch_size=256, values={"block": 4096, "words": 400}),
-    }
+    needs: ClassVar = NEEDS | {"variable-length", "pack"}
+    variants: ClassVar = three_sizes(
+        elements=(3_310, 30_010, 300_010),
+        batch_size=(64, 128, 256),
+        block=(512, 2048, 4096),
+        words=(100, 400, 400),
+    )
     holds_lock: ClassVar = True
     variable_length: ClassVar = frozenset({"tokens"})
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The ``document``."""
-        return ("document",)
+    columns: ClassVar = ("document",)
 
     def generate(self, directory: Path) -> Dataset:
         """Column: ``document`` (UTF-8), ragged uint8."""
@@ -228,7 +222,6 @@ class DocumentPacking(Scenario):
 
     def stages(self) -> tuple[Stage, ...]:
         """Tokenise by byte pairs."""
-        from skymark.suites.loading.transforms.field import on
         from skymark.suites.loading.transforms.text import document_tokens
 
         tokenise = partial(on, "document", into="tokens")
@@ -269,7 +262,6 @@ class DocumentPacking(Scenario):
 
         from skymark.suites.loading.dataset.text import in_order, plan_blocks
         from skymark.suites.loading.transforms import text
-        from skymark.suites.loading.transforms.text import END
 
         block_length = self.size["block"] + 1
         documents = [element["tokens"] for element in elements]
@@ -281,7 +273,9 @@ class DocumentPacking(Scenario):
         for pieces in plan:
             parts = [documents[piece.document][piece.start : piece.stop] for piece in pieces]
             sizes = np.array([len(part) for part in parts], np.int64)
-            block = text.pack(np.concatenate(parts), sizes, block_length, END, separate=separate)
+            block = text.pack(
+                np.concatenate(parts), sizes, block_length, text.END, separate=separate
+            )
             rows.append(text.shift(block, by))
         stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         return {"index": np.stack([np.asarray(one["index"]) for one in elements]), **stacked}

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import (
+    Parameters,
+    Scenario,
+    Stage,
+    Work,
+    on,
+    scenario,
+    three_sizes,
+)
+from skymark.suites.loading.scenarios.cv_images import Photographs
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-    from skymark.suites.loading.transforms.field import Vector
 
 
 @scenario
@@ -25,12 +33,11 @@ class TransformChain(Scenario):
     id: ClassVar = "PC-1"
     title: ClassVar = "transform chains"
     tier: ClassVar = 1
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(elements=6_500, batch_size=128, values={"width": 64}),
-        "medium": Size(elements=40_000, batch_size=256, values={"width": 256}),
-        "large": Size(elements=400_000, batch_size=1024, values={"width": 256}),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(6_500, 40_000, 400_000),
+        batch_size=(128, 256, 1024),
+        width=(64, 256, 256),
+    )
     holds_lock: ClassVar = True
     axis_values: ClassVar = {"depth": (1, 5, 10, 50)}
     in_double: ClassVar = True
@@ -42,35 +49,22 @@ class TransformChain(Scenario):
 
         return write_vectors(directory, self.size.elements, self.size["width"])
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the work."""
-        return ("values",)
-
     def stages(self) -> tuple[Stage, ...]:
-        """Apply the links of `skymark.suites.loading.transforms.field`, over and over."""
-        from skymark.suites.loading.transforms.field import LINKS
+        """Apply the links of `skymark.suites.loading.transforms.numeric`, over and over."""
+        from skymark.suites.loading.transforms.numeric import LINKS
 
         links = islice(cycle(LINKS.items()), int(self.axes["depth"]))
         return tuple(
-            Stage(f"{place} {name}", _on_values(link))
+            Stage(f"{place} {name}", on("values", link))
             for place, (name, link) in enumerate(links, 1)
         )
-
-
-def _on_values(link: Callable[[Vector], Vector]) -> Callable[[Element, Parameters], Element]:
-    def apply(element: Element, parameters: Parameters) -> Element:
-        del parameters
-        return {**element, "values": link(element["values"])}
-
-    return apply
 
 
 VIEWS = ("1", "2")
 
 
 @scenario
-class TwoViews(Scenario):
+class TwoViews(Photographs):
     """Decode once, then crop and mirror twice with independent draws, as contrastive learning does.
 
     ``view_1`` and ``view_2`` float32 ``[S, S, 3]`` (Chen, Kornblith, Norouzi and Hinton, "A simple
@@ -80,46 +74,15 @@ class TwoViews(Scenario):
 
     id: ClassVar = "PC-2"
     title: ClassVar = "branching pipeline: two augmented views of one element"
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(
-            elements=810,
-            batch_size=16,
-            values={"height": 120, "width": 160, "side": 64, "classes": 10},
-        ),
-        "medium": Size(
-            elements=5_000,
-            batch_size=64,
-            values={"height": 375, "width": 500, "side": 224, "classes": 100},
-        ),
-        "large": Size(
-            elements=50_000,
-            batch_size=256,
-            values={"height": 375, "width": 500, "side": 224, "classes": 1000},
-        ),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(810, 5_000, 50_000),
+        batch_size=(16, 64, 256),
+        height=(120, 375, 375),
+        width=(160, 500, 500),
+        side=(64, 224, 224),
+        classes=(10, 100, 1000),
+    )
     images: ClassVar = ("view_1", "view_2")
-    encoded_media: ClassVar = True
-    holds_lock: ClassVar = True
-    native_tolerance: ClassVar = 0.5
-    native_mean_tolerance: ClassVar = 0.04
-    """As CV-1: decoders and resizers differ by a few levels."""
-
-    version: ClassVar = 2
-
-    def generate(self, directory: Path) -> Dataset:
-        """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64."""
-        from skymark.suites.loading.dataset.images import write_images
-
-        size = self.size
-        return write_images(
-            directory, size.elements, size["height"], size["width"], size["classes"]
-        )
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the work; height and width are for operators that need them beforehand."""
-        return ("jpeg", "height", "width", "label")
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``area_1``, ``aspect_1``, ``corner_1``, ``flip_1`` as CV-1 does; the same for 2."""
@@ -156,7 +119,7 @@ class TwoViews(Scenario):
             crop: images.Crop = images.random_resized_crop,
             *,
             mirrored: bool = True,
-        ) -> images.Work:
+        ) -> Work:
             def crop_and_flip(element: Element, parameters: Parameters) -> Element:
                 own = own_parameters(parameters, drawn)
                 cut = crop(element["image"], own, side)
@@ -165,7 +128,7 @@ class TwoViews(Scenario):
 
             return crop_and_flip
 
-        def mistakes(view: str, other: str) -> dict[str, images.Work]:
+        def mistakes(view: str, other: str) -> dict[str, Work]:
             crops = {what: view_with(view, view, crop) for what, crop in images.WRONG_CROPS.items()}
             return {
                 f"it has the crop and flip of view {other}": view_with(view, other),
@@ -173,28 +136,25 @@ class TwoViews(Scenario):
                 **crops,
             }
 
-        def normalise(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            kept = {name: value for name, value in element.items() if name != "image"}
-            views = {f"view_{view}": images.normalised(kept[f"view_{view}"]) for view in VIEWS}
-            return {**kept, **views}
+        def on_views(work: Callable[[Any], Any]) -> Work:
+            def apply(element: Element, parameters: Parameters) -> Element:
+                del parameters
+                kept = {name: value for name, value in element.items() if name != "image"}
+                return {**kept, **{f"view_{view}": work(kept[f"view_{view}"]) for view in VIEWS}}
 
-        def scale(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            kept = {name: value for name, value in element.items() if name != "image"}
-            return {**kept, **{f"view_{v}": images.scaled(kept[f"view_{v}"]) for v in VIEWS}}
+            return apply
 
         return (
             Stage("decode", images.decode),
             *(
-                Stage(
-                    f"view {view}",
-                    view_with(view, view),
-                    mistakes(view, other),
-                )
+                Stage(f"view {view}", view_with(view, view), mistakes(view, other))
                 for view, other in zip(VIEWS, reversed(VIEWS), strict=True)
             ),
-            Stage("normalise", normalise, {images.ONLY_SCALED: scale}),
+            Stage(
+                "normalise",
+                on_views(images.normalised),
+                {images.ONLY_SCALED: on_views(images.scaled)},
+            ),
         )
 
 

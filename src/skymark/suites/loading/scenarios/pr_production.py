@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Parameters, Scenario, Size, Stage, scenario
+from skymark.suites.loading.scenario import (
+    NEEDS,
+    Parameters,
+    Scenario,
+    Stage,
+    on,
+    scenario,
+    three_sizes,
+)
 from skymark.suites.loading.scenarios.io_storage import Sources
 
 if TYPE_CHECKING:
@@ -24,12 +32,12 @@ class Determinism(Scenario):
     id: ClassVar = "PR-2"
     title: ClassVar = "determinism: same seed same stream, other seed other stream"
     tier: ClassVar = 1
-    needs: ClassVar = frozenset({"map", "shuffle", "seeded", "worker-invariant"})
-    variants: ClassVar = {
-        "small": Size(elements=4_000, batch_size=64, values={"features": 16}),
-        "medium": Size(elements=100_000, batch_size=256, values={"features": 64}),
-        "large": Size(elements=2_000_000, batch_size=1024, values={"features": 128}),
-    }
+    needs: ClassVar = NEEDS | {"seeded", "worker-invariant"}
+    variants: ClassVar = three_sizes(
+        elements=(4_000, 100_000, 2_000_000),
+        batch_size=(64, 256, 1024),
+        features=(16, 64, 128),
+    )
     drive: ClassVar = "determinism"
 
     def generate(self, directory: Path) -> Dataset:
@@ -64,12 +72,12 @@ class Resuming(Determinism):
     id: ClassVar = "PR-1"
     title: ClassVar = "checkpoint in mid-epoch, resume in a new process"
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle", "checkpoint"})
-    variants: ClassVar = {
-        "small": Size(elements=4_000, batch_size=64, values={"features": 16}),
-        "medium": Size(elements=100_000, batch_size=256, values={"features": 64}),
-        "large": Size(elements=2_000_000, batch_size=1024, values={"features": 128}),
-    }
+    needs: ClassVar = NEEDS | {"checkpoint"}
+    variants: ClassVar = three_sizes(
+        elements=(4_000, 100_000, 2_000_000),
+        batch_size=(64, 256, 1024),
+        features=(16, 64, 128),
+    )
     drive: ClassVar = "resuming"
 
 
@@ -83,12 +91,11 @@ class LongRun(Sources):
     id: ClassVar = "PR-3"
     title: ClassVar = "memory over a long run: growth from epoch to epoch"
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(elements=1_010, batch_size=16, values={"object_bytes": 65_536}),
-        "medium": Size(elements=10_010, batch_size=64, values={"object_bytes": 65_536}),
-        "large": Size(elements=100_010, batch_size=256, values={"object_bytes": 65_536}),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(1_010, 10_010, 100_010),
+        batch_size=(16, 64, 256),
+        object_bytes=65_536,
+    )
     axis_values: ClassVar = {}
     own_process: ClassVar = True
     times_as_long: ClassVar = 5
@@ -117,13 +124,13 @@ class ShuffleQuality(Determinism):
 
     id: ClassVar = "PR-4"
     title: ClassVar = "shuffle quality: displacement, neighbours, change between epochs"
+    needs: ClassVar = NEEDS
     tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle"})
-    variants: ClassVar = {
-        "small": Size(elements=10_010, batch_size=64, values={"features": 8}),
-        "medium": Size(elements=200_010, batch_size=256, values={"features": 8}),
-        "large": Size(elements=2_000_010, batch_size=1024, values={"features": 8}),
-    }
+    variants: ClassVar = three_sizes(
+        elements=(10_010, 200_010, 2_000_010),
+        batch_size=(64, 256, 1024),
+        features=8,
+    )
     drive: ClassVar = "shuffle_quality"
 
 
@@ -136,13 +143,12 @@ class Seeking(Scenario):
 
     id: ClassVar = "PR-5"
     title: ClassVar = "start in mid-epoch of up to a billion elements that are not stored"
-    tier: ClassVar = 2
-    needs: ClassVar = frozenset({"map", "shuffle", "seek"})
-    variants: ClassVar = {
-        "small": Size(elements=10_000_000, batch_size=64, values={"features": 8}),
-        "medium": Size(elements=100_000_000, batch_size=256, values={"features": 8}),
-        "large": Size(elements=1_000_000_000, batch_size=256, values={"features": 8}),
-    }
+    needs: ClassVar = NEEDS | {"seek"}
+    variants: ClassVar = three_sizes(
+        elements=(10_000_000, 100_000_000, 1_000_000_000),
+        batch_size=(64, 256, 256),
+        features=8,
+    )
     own_process: ClassVar = True
     drive: ClassVar = "seeking"
 
@@ -167,9 +173,4 @@ class Seeking(Scenario):
 
     def stages(self) -> tuple[Stage, ...]:
         """Centre."""
-
-        def centre(element: Element, parameters: Parameters) -> Element:
-            del parameters
-            return {**element, "features": 2 * element["features"] - 1}
-
-        return (Stage("centre", centre),)
+        return (Stage("centre", on("features", lambda features: 2 * features - 1)),)

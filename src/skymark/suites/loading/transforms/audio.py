@@ -1,4 +1,4 @@
-"""Sounds: log-mel spectrograms, and FLAC files decoded by FFmpeg.
+"""Sounds: WAV and FLAC files decoded, stretches of them, log-mel spectrograms.
 
 Frames of 25 ms every 10 ms and 80 bands, as speech models take them (Radford et al., "Robust
 speech recognition via large-scale weak supervision", 2023).
@@ -9,15 +9,15 @@ from __future__ import annotations
 import io
 import wave
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
-import av
 import numpy as np
 import numpy.typing as npt
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.transforms.crops import window_start
+from skymark.suites.loading.work import Stage, on
 
 SAMPLE_RATE = 16_000
 FRAME = 400
@@ -27,6 +27,9 @@ HOP = 160
 BANDS = 80
 FLOOR = 1e-10
 """Power below which the logarithm is cut off, as in Whisper."""
+
+WRONG_BANDS = (40, 64, 128)
+"""Other usual numbers of mel bands."""
 
 Floats = npt.NDArray[Any]
 """float32; float64 where the oracle computes in double precision."""
@@ -61,6 +64,64 @@ def decode_wav(data: Any) -> Floats:
     if channels > 1:
         samples = samples.reshape(-1, channels).mean(axis=1, dtype=np.float32)
     return samples
+
+
+def decode_flac(data: Any) -> Floats:
+    """Decode a FLAC file (16 bits, one channel) by FFmpeg to float32 ``[n]`` in [-1, 1).
+
+    Args:
+        data: the file's bytes, or uint8 ``[length]``.
+
+    Raises:
+        DataError: the bytes are no such file, end too early, or are not of `SAMPLE_RATE`.
+    """
+    import av
+
+    try:
+        with av.open(io.BytesIO(memoryview(data)), "r", format="flac") as file:
+            sound = file.streams.audio[0]
+            layout = (sound.rate, sound.format and sound.format.name, sound.channels)
+            promised = sound.duration
+            # Worker processes decode side by side, one thread each.
+            sound.codec_context.thread_count = 1
+            pieces = [frame.to_ndarray()[0] for frame in file.decode(sound)]
+    except av.FFmpegError as error:
+        raise DataError(
+            f"the sound is no whole FLAC file ({error}); copy it again or convert it to one"
+        ) from error
+    if layout != (SAMPLE_RATE, "s16", 1):
+        raise DataError(
+            f"the sound has {layout[2]} channels of {layout[0]} samples ({layout[1]}) per second, "
+            f"where one of {SAMPLE_RATE} (s16) is needed; convert it to such a FLAC file"
+        )
+    samples = np.concatenate(pieces) if pieces else np.zeros(0, np.int16)
+    if len(samples) != promised:
+        raise DataError("the sound is no whole FLAC file but ends early; copy it again")
+    return samples.astype(np.float32) / np.float32(32768)
+
+
+def unscaled_flac(data: Any) -> Floats:
+    """Decode without scaling 16 bits to [-1, 1) (a mistake the oracle recognises)."""
+    return decode_flac(data) * np.float32(32768)
+
+
+def stretch(samples: Floats, share: float, length: int, later: int = 0) -> Floats:
+    """Return the drawn stretch of a sound, `length` samples, with silence behind if it ends first.
+
+    Args:
+        samples: ``[n]``.
+        share: of the places where it may begin.
+        length: samples of the stretch.
+        later: samples by which it begins later than drawn, where it can.
+    """
+    last = max(0, len(samples) - length)
+    begin = window_start(share, len(samples), length) + later
+    return fit(samples[min(max(0, begin), last) :], length)
+
+
+def stretch_from_hop(samples: Floats, share: float, length: int) -> Floats:
+    """Begin at a whole column of the sound's spectrogram (a mistake the oracle recognises)."""
+    return stretch(samples, share, length, -(window_start(share, len(samples), length) % HOP))
 
 
 def is_usual_wav(data: bytes) -> bool:
@@ -210,57 +271,27 @@ def _window(dtype: np.dtype[Any]) -> Floats:
     return np.hanning(FRAME + 1)[:-1].astype(dtype)
 
 
-def decode_flac(data: Any) -> Floats:
-    """Decode a FLAC file (16 bits, one channel) to float32 ``[n]`` in [-1, 1).
+def log_mel_stages(field: str) -> tuple[Stage, ...]:
+    """Return the stages from samples to decibels / 10: spectrogram, mel bands, logarithm.
 
     Args:
-        data: the file's bytes, or uint8 ``[length]``.
-
-    Raises:
-        DataError: the bytes are no such file, end too early, or are not of `SAMPLE_RATE`.
+        field: holds the samples ``[n]``, and the bands ``[BANDS, frames]`` afterwards.
     """
-    try:
-        with av.open(io.BytesIO(memoryview(data)), "r", format="flac") as file:
-            sound = file.streams.audio[0]
-            layout = (sound.rate, sound.format and sound.format.name, sound.channels)
-            promised = sound.duration
-            # Worker processes decode side by side, one thread each.
-            sound.codec_context.thread_count = 1
-            pieces = [frame.to_ndarray()[0] for frame in file.decode(sound)]
-    except av.FFmpegError as error:
-        raise DataError(
-            f"the sound is no whole FLAC file ({error}); copy it again or convert it to one"
-        ) from error
-    if layout != (SAMPLE_RATE, "s16", 1):
-        raise DataError(
-            f"the sound has {layout[2]} channels of {layout[0]} samples ({layout[1]}) per second, "
-            f"where one of {SAMPLE_RATE} (s16) is needed; convert it to such a FLAC file"
-        )
-    samples = np.concatenate(pieces) if pieces else np.zeros(0, np.int16)
-    if len(samples) != promised:
-        raise DataError("the sound is no whole FLAC file but ends early; copy it again")
-    return samples.astype(np.float32) / np.float32(32768)
-
-
-def unscaled_flac(data: Any) -> Floats:
-    """Decode without scaling 16 bits to [-1, 1) (a mistake the oracle recognises)."""
-    return decode_flac(data) * np.float32(32768)
-
-
-def stretch(samples: Floats, share: float, length: int, later: int = 0) -> Floats:
-    """Return the drawn stretch of a sound, `length` samples, with silence behind if it ends first.
-
-    Args:
-        samples: ``[n]``.
-        share: of the places where it may begin.
-        length: samples of the stretch.
-        later: samples by which it begins later than drawn, where it can.
-    """
-    last = max(0, len(samples) - length)
-    begin = window_start(share, len(samples), length) + later
-    return fit(samples[min(max(0, begin), last) :], length)
-
-
-def stretch_from_hop(samples: Floats, share: float, length: int) -> Floats:
-    """Begin at a whole column of the sound's spectrogram (a mistake the oracle recognises)."""
-    return stretch(samples, share, length, -(window_start(share, len(samples), length) % HOP))
+    natural = on(field, lambda bands: log_power(bands) * np.float32(np.log(10)))
+    fewer = {
+        f"{count} bands, not {BANDS}": on(field, partial(few_bands, bands=count))
+        for count in WRONG_BANDS
+    }
+    return (
+        Stage("spectrogram", on(field, power_spectrogram)),
+        Stage(
+            "mel",
+            on(field, mel_bands),
+            {"the HTK scale, not Slaney's": on(field, htk_bands), **fewer},
+        ),
+        Stage(
+            "log",
+            on(field, log_power),
+            {"the natural logarithm, not the decimal one": natural},
+        ),
+    )

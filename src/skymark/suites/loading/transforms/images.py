@@ -1,10 +1,18 @@
-"""Images: decode, crop and resize, flip, normalise, with Pillow and NumPy."""
+"""Images: decode, crop and resize, flip, normalise, mix, with Pillow and NumPy.
+
+The preprocessing of CLIP is that of its reference implementation (Radford et al., "Learning
+transferable visual models from natural language supervision", 2021). MixUp blends two images
+(Zhang, Cisse, Dauphin and Lopez-Paz, "mixup: beyond empirical risk minimization", ICLR 2018);
+CutMix pastes a box of one into the other (Yun et al., "CutMix: regularization strategy to train
+strong classifiers with localizable features", ICCV 2019). Both mix the labels in the same shares.
+The share is drawn from Beta(1, 1), which is uniform: CutMix's own choice, and MixUp's for CIFAR.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,22 +26,29 @@ from skymark.image_formats import (
     is_white_zero,
     readable,
 )
+from skymark.model.errors import DataError
 from skymark.suites.loading.transforms.crops import central_box, pixel_box
+from skymark.suites.loading.work import Parameters, Stage, Work, on
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Parameters
+    from skymark.suites.loading.dataset.canonical import Array, Element
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
 """Mean and deviation per channel (red, green, blue) of ImageNet's training images, scaled to 0…1;
 the values that torchvision's pretrained models document."""
 
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_DEVIATION = (0.26862954, 0.26130258, 0.27577711)
+"""The same of CLIP's training images."""
+
+DRAWS = 4
+"""Uniform numbers that the mixing of one element takes."""
+
 Pixels = npt.NDArray[Any]
 """``[height, width, 3]``, red, green, blue."""
 
 Crop: TypeAlias = "Callable[[Image.Image, Parameters, int], Image.Image]"
-Work: TypeAlias = "Callable[[Element, Parameters], Element]"
 
 
 def decode_rgb(data: Any, index: int) -> Image.Image:
@@ -206,20 +221,81 @@ WRONG_CROPS: Mapping[str, Crop] = {
 }
 
 
+def crop_stage(field: str, cut: Callable[[Any, Crop, Parameters], Any]) -> Stage:
+    """Return the stage that cuts the drawn box out and resizes it, with its known mistakes.
+
+    Args:
+        field: holds what is cropped.
+        cut: called with that, a way to crop one image, and the drawn parameters.
+    """
+
+    def work_of(crop: Crop) -> Work:
+        def apply(element: Element, parameters: Parameters) -> Element:
+            return {**element, field: cut(element[field], crop, parameters)}
+
+        return apply
+
+    mistakes = {what: work_of(crop) for what, crop in WRONG_CROPS.items()}
+    return Stage("crop", work_of(random_resized_crop), mistakes)
+
+
+def flip_stage(field: str, mirror: Callable[[Any], Any], noun: str) -> Stage:
+    """Return the stage that mirrors where drawn, with its known mistakes.
+
+    Args:
+        field: holds what is mirrored.
+        mirror: does it.
+        noun: names such a thing.
+    """
+
+    def work_where(flips: Callable[[bool], bool]) -> Work:
+        def apply(element: Element, parameters: Parameters) -> Element:
+            if not flips(parameters["flip"]):
+                return element
+            return {**element, field: mirror(element[field])}
+
+        return apply
+
+    mistakes = {
+        f"every {noun} is mirrored": work_where(lambda _: True),
+        f"the other {noun}s are mirrored": work_where(lambda drawn: not drawn),
+    }
+    return Stage("flip", work_where(bool), mistakes)
+
+
+def normalise_stage(field: str) -> Stage:
+    """Return the stage that normalises with ImageNet's figures, with its known mistake."""
+    return Stage("normalise", on(field, normalised), {ONLY_SCALED: on(field, scaled)})
+
+
 def flipped(image: Image.Image) -> Image.Image:
     """Mirror an image left to right."""
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
-_SCALE = (1 / (255 * np.asarray(IMAGENET_DEVIATION))).astype(np.float32)
-_SHIFT = (np.asarray(IMAGENET_MEAN) / np.asarray(IMAGENET_DEVIATION)).astype(np.float32)
+class Figures(NamedTuple):
+    """Factor and shift that bring 8-bit pixels to mean 0 and deviation 1 per channel."""
+
+    scale: npt.NDArray[np.float32]
+    shift: npt.NDArray[np.float32]
+
+    @classmethod
+    def of(cls, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Figures:
+        """Return the figures for a mean and a deviation of pixels that are scaled to 0…1."""
+        scale = 1 / (255 * np.asarray(deviation))
+        shift = np.asarray(mean) / np.asarray(deviation)
+        return cls(scale.astype(np.float32), shift.astype(np.float32))
 
 
-def normalised(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
-    """Return ``(pixels / 255 - mean) / deviation`` of ImageNet, float32 ``[H, W, 3]``."""
+IMAGENET = Figures.of(IMAGENET_MEAN, IMAGENET_DEVIATION)
+CLIP = Figures.of(CLIP_MEAN, CLIP_DEVIATION)
+
+
+def normalised(image: Image.Image | Pixels, figures: Figures = IMAGENET) -> npt.NDArray[np.float32]:
+    """Return ``(pixels / 255 - mean) / deviation``, float32 ``[H, W, 3]``."""
     pixels: npt.NDArray[np.float32] = np.asarray(image).astype(np.float32)
-    pixels *= _SCALE
-    pixels -= _SHIFT
+    pixels *= figures.scale
+    pixels -= figures.shift
     return pixels
 
 
@@ -228,19 +304,90 @@ def scaled(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
     return np.asarray(image).astype(np.float32) / np.float32(255)
 
 
-def normalise(element: Element, parameters: Parameters) -> Element:
-    """Replace ``image`` by its `normalised` pixels."""
-    del parameters
-    return {**element, "image": normalised(element["image"])}
-
-
-def scale(element: Element, parameters: Parameters) -> Element:
-    """Replace ``image`` by its `scaled` pixels."""
-    del parameters
-    return {**element, "image": scaled(element["image"])}
-
-
 DECODED_SMALL = "large images are decoded at part of their size"
 """What `scaled_decoder` does instead of `decode`, in an oracle's words."""
 ONLY_SCALED = "pixels are scaled to 0…1 but mean and deviation are not applied"
-"""What `scale` does instead of `normalise`, in an oracle's words."""
+"""What `scaled` does instead of `normalised`, in an oracle's words."""
+
+
+def resize_shortest(
+    image: Image.Image, side: int, method: Image.Resampling = Image.Resampling.BICUBIC
+) -> Image.Image:
+    """Resize so that the shortest side is `side`, antialiased; the other is rounded down."""
+    width, height = image.size
+    if width <= height:
+        size = (side, int(side * height / width))
+    else:
+        size = (int(side * width / height), side)
+    return image.resize(size, method)
+
+
+def crop_centre(image: Image.Image, side: int, off: int = 0) -> Image.Image:
+    """Cut the central square out; an odd margin is halved as Python rounds.
+
+    Args:
+        image: at least `side` pixels high and wide.
+        side: of the square.
+        off: pixels that it lies below and right (a mistake the oracle recognises).
+    """
+    left, top = (round((edge - side) / 2) + off for edge in image.size)
+    return image.crop((left, top, left + side, top + side))
+
+
+def mixing_from(numbers: npt.NDArray[np.float64], side: int) -> dict[str, Array]:
+    """Turn uniform numbers into kinds, shares and boxes of mixing, for square images.
+
+    Args:
+        numbers: uniform in [0, 1), float64 ``[n, DRAWS]``.
+        side: of the images, in pixels.
+
+    Returns:
+        ``cut`` bool ``[n]``: CutMix rather than MixUp; ``share`` float32 ``[n]``: what is left of
+        the element itself; ``box`` int32 ``[n, 4]``: top, left, height and width of what CutMix
+        pastes, all zero for MixUp. Boxes are those of CutMix's algorithm 1: their centre is uniform
+        and they end at the image's border, which `share` accounts for.
+    """
+    cut = numbers[:, 0] < 0.5
+    share = numbers[:, 1]
+    half = (side * np.sqrt(1 - share)).astype(np.int64) // 2
+    centre = (numbers[:, 2:4] * side).astype(np.int64)
+    begin = np.clip(centre - half[:, None], 0, side)
+    end = np.clip(centre + half[:, None], 0, side)
+    box = np.where(cut[:, None], np.hstack([begin, end - begin]), 0).astype(np.int32)
+    left = 1 - box[:, 2] * box[:, 3] / side**2
+    return {"cut": cut, "share": np.where(cut, left, share).astype(np.float32), "box": box}
+
+
+def mixed_images(images: Array, mixing: Mapping[str, Array]) -> Array:
+    """Mix every image with the next of the batch, the last with the first.
+
+    Args:
+        images: float32 ``[B, side, side, 3]``.
+        mixing: what `mixing_from` made for these elements, in the batch's order.
+    """
+    partners = np.roll(images, -1, axis=0)
+    share = mixing["share"].reshape(-1, 1, 1, 1)
+    blended: Array = share * images + (1 - share) * partners
+    for place in np.flatnonzero(mixing["cut"]).tolist():
+        top, left, height, width = mixing["box"][place].tolist()
+        pasted = (place, slice(top, top + height), slice(left, left + width))
+        blended[place] = images[place]
+        blended[pasted] = partners[pasted]
+    return blended
+
+
+def mixed_labels(labels: Array, shares: Array, classes: int) -> Array:
+    """Mix every label with the next of the batch: int ``[B]`` to float32 ``[B, classes]``.
+
+    Raises:
+        DataError: a label is no class.
+    """
+    if labels.size and not 0 <= labels.min() <= labels.max() < classes:
+        raise DataError(
+            f"labels {labels.min()} to {labels.max()} do not fit {classes} classes; choose data "
+            "with fewer classes, or a larger variant"
+        )
+    certain = np.eye(classes, dtype=np.float32)[labels]
+    share = shares.reshape(-1, 1)
+    soft: Array = share * certain + (1 - share) * np.roll(certain, -1, axis=0)
+    return soft

@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.suites.loading.dataset.pairs import WORDS
+from skymark.suites.loading.work import Stage, on
 
 PADDING_SEGMENT = 0
 """Segment id of padding; documents count from 1."""
@@ -250,6 +251,13 @@ def tokenise(text: str, context: int = CONTEXT, *, delimited: bool = True) -> np
     ids = np.zeros(context, np.int32)
     ids[: len(tokens)] = tokens[:context]
     return ids
+
+
+def tokenise_stage(field: str) -> Stage:
+    """Return the stage that turns UTF-8 bytes into the field ``text``, with its known mistake."""
+    bare = on(field, lambda data: tokenise_bytes(data, delimited=False), into="text")
+    right = on(field, tokenise_bytes, into="text")
+    return Stage("tokenise", right, {"start and end tokens are missing": bare})
 
 
 def document_tokens(data: npt.NDArray[np.uint8], *, lower: bool = True) -> npt.NDArray[np.int32]:

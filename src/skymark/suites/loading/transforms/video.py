@@ -17,8 +17,8 @@ from skymark.model.errors import DataError
 from skymark.suites.loading.transforms.crops import window_start
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.scenario import Parameters
     from skymark.suites.loading.transforms.images import Crop
+    from skymark.suites.loading.work import Parameters
 
 
 Frames = npt.NDArray[np.uint8]

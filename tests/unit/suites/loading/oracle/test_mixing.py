@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skymark.suites.loading.element_streams import Mixture
 from skymark.suites.loading.oracle import Declared, Elements, Oracle
 from skymark.suites.loading.oracle.elements import allowed, early_repeat, uneven
 from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
+from skymark.suites.loading.work import Mixture
 
 MIXTURE = Mixture(sizes=(600, 300, 100), weights=(0.2, 0.3, 0.5), elements=4000)
 

@@ -13,7 +13,7 @@ from skymark.suites.loading.dataset.objects import serving
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.io_storage import FirstBatch, Sources
 from skymark.suites.loading.storage import Storage
-from skymark.suites.loading.transforms.field import checksum
+from skymark.suites.loading.transforms.numeric import checksum
 
 SIZE = Size(elements=150, batch_size=16, values={"object_bytes": 5000})
 FORMATS = {

@@ -7,7 +7,7 @@ import pytest
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.random import uniforms
-from skymark.suites.loading.transforms.mixing import DRAWS, mixed_images, mixed_labels, mixing_from
+from skymark.suites.loading.transforms.images import DRAWS, mixed_images, mixed_labels, mixing_from
 
 SIDE = 20
 

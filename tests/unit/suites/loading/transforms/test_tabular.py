@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skymark.suites.loading.transforms.field import feature_keys, hashed, log_counts, mix
+from skymark.suites.loading.transforms.numeric import feature_keys, hashed, log_counts, mix
 
 WORD = (1 << 64) - 1
 

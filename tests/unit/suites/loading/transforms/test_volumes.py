@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skymark.model.errors import DataError
-from skymark.suites.loading.transforms.field import corner_of, cube, z_score
+from skymark.suites.loading.transforms.numeric import corner_of, cube, z_score
 
 SHAPE = (10, 12, 14)
 

@@ -79,7 +79,7 @@ def chain(scenario: Any) -> tuple[Step, ...]:
     import jax.numpy as jnp
     import numpy as np
 
-    from skymark.suites.loading.transforms import field as chains
+    from skymark.suites.loading.transforms import numeric as chains
 
     def level(values: Any) -> Any:
         power = jnp.mean(values * values, axis=-1, keepdims=True)
@@ -104,7 +104,7 @@ def sparse(scenario: Any) -> tuple[Step, ...]:
     import jax.numpy as jnp
 
     from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
-    from skymark.suites.loading.transforms import field as tabular
+    from skymark.suites.loading.transforms import numeric as tabular
 
     keys = tabular.feature_keys(len(CARDINALITIES))
     rows = table_sizes(scenario.size["largest_table"])

@@ -86,10 +86,10 @@ def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     import tensorflow as tf
 
     from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
-    from skymark.suites.loading.transforms import field
+    from skymark.suites.loading.transforms import numeric
 
     del tables
-    keys = tf.constant(field.feature_keys(len(CARDINALITIES)))
+    keys = tf.constant(numeric.feature_keys(len(CARDINALITIES)))
     rows = tf.constant(table_sizes(scenario.size["largest_table"]))
 
     def folded(ids: Any) -> Any:
@@ -101,7 +101,7 @@ def sparse(scenario: Any, tables: Tables) -> tuple[Step, ...]:
 
     def hashing(batch: Tensors) -> Tensors:
         ids = tf.bitcast(batch["categorical"], tf.uint64) + keys
-        for mixer in field.MIXERS:
+        for mixer in numeric.MIXERS:
             ids = folded(ids) * mixer
         return {**batch, "categorical": tf.cast(folded(ids) % rows, tf.int32)}
 
@@ -113,29 +113,29 @@ def chain(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Apply the chain's links, one step each."""
     import tensorflow as tf
 
-    from skymark.suites.loading.transforms import field
+    from skymark.suites.loading.transforms import numeric
 
     del tables
 
     def inverse_root(power: Any) -> Any:
-        return tf.where(power > 0, tf.math.rsqrt(power), 1 / field.LEVEL)
+        return tf.where(power > 0, tf.math.rsqrt(power), 1 / numeric.LEVEL)
 
     def level(values: Any) -> Any:
         power = tf.reduce_mean(values * values, -1, keepdims=True)
-        return values * field.LEVEL * inverse_root(power)
+        return values * numeric.LEVEL * inverse_root(power)
 
     links: Mapping[str, Callable[[Any], Any]] = {
-        "scale": lambda x: x * field.GAIN,
-        "fold": lambda x: tf.abs(x) - field.THRESHOLD,
-        "rotate": lambda x: tf.roll(x, -field.PLACES, axis=-1),
-        "bend": lambda x: x + tf.sin(x) * field.BEND,
+        "scale": lambda x: x * numeric.GAIN,
+        "fold": lambda x: tf.abs(x) - numeric.THRESHOLD,
+        "rotate": lambda x: tf.roll(x, -numeric.PLACES, axis=-1),
+        "bend": lambda x: x + tf.sin(x) * numeric.BEND,
         "level": level,
     }
 
     def step(link: Callable[[Any], Any]) -> Step:
         return lambda batch: {**batch, "values": link(batch["values"])}
 
-    names = islice(cycle(field.LINKS), int(scenario.axes["depth"]))
+    names = islice(cycle(numeric.LINKS), int(scenario.axes["depth"]))
     return tuple(step(links[name]) for name in names)
 
 
