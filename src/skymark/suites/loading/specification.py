@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.record import Cell
-from skymark.suites.loading.dataset.sources.opening import split_asked_for
+from skymark.suites.loading.dataset.sources.paths import split_asked_for
 from skymark.suites.loading.scenario import Size
 
 IMPORT_VERSION = 2

@@ -30,6 +30,7 @@ from PIL import Image
 from skymark.image_formats import image_kind, opened_image
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
+from skymark.suites.loading.dataset.text import PAIRS_SEED, captions
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.sources.data_source import DataSource
@@ -190,6 +191,18 @@ def write_images(directory: Path, elements: int, height: int, width: int, classe
             "label": random.integers(classes, size=elements),
         },
         {"jpeg": "jpeg"},
+    )
+
+
+def write_image_text(directory: Path, elements: int, height: int, width: int) -> Dataset:
+    """Write columns ``jpeg`` and ``caption``, both ragged uint8, the caption in UTF-8."""
+    random = np.random.Generator(np.random.PCG64(PAIRS_SEED))
+    files, _, _ = photographs(random, elements, height, width)
+    return write_dataset(
+        directory,
+        "photographs with captions",
+        {"jpeg": files, "caption": captions(random, elements)},
+        {"jpeg": "jpeg", "caption": "utf8"},
     )
 
 

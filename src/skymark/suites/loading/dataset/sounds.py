@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
+from skymark.suites.loading.dataset.text import PAIRS_SEED, captions
 
 GENERATOR_SEED = 20_251_124
 
@@ -198,4 +199,22 @@ def write_compressed_sounds(
             "label": labels,
         },
         {"flac": "flac"},
+    )
+
+
+def write_audio_text(directory: Path, elements: int, seconds: float) -> Dataset:
+    """Write columns ``wav`` and ``transcript``, both ragged uint8.
+
+    A sound lasts from half of `seconds` to all of it.
+    """
+    random = np.random.Generator(np.random.PCG64(PAIRS_SEED))
+    lengths = random.uniform(0.5 * seconds, seconds, elements)
+    return write_dataset(
+        directory,
+        "sounds with transcripts",
+        {
+            "wav": [speech_like(random, float(length)) for length in lengths],
+            "transcript": captions(random, elements),
+        },
+        {"wav": "wav", "transcript": "utf8"},
     )

@@ -1,13 +1,23 @@
-"""Synthetic tables: dense features as in regression data, clicks, and plain vectors."""
+"""Synthetic tables: dense features, clicks, vectors, opaque objects, and rows that are computed."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import prod
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
+from skymark.suites.loading.dataset.canonical import (
+    Array,
+    Column,
+    Dataset,
+    Element,
+    write_dataset,
+)
 from skymark.suites.loading.transforms.numeric import feature_keys, mix
 
 GENERATOR_SEED = 20_240_607
@@ -104,3 +114,66 @@ def write_vectors(directory: Path, elements: int, width: int) -> Dataset:
     random = np.random.Generator(np.random.PCG64(VECTOR_SEED))
     values = random.standard_normal((elements, width), np.float32)
     return write_dataset(directory, "vectors", {"values": values})
+
+
+OBJECT_SEED = 20_240_615
+
+
+def write_blobs(directory: Path, elements: int, object_bytes: int) -> Dataset:
+    """Write ``payload``, `object_bytes` random bytes per element, which no format can compress."""
+    random = np.random.Generator(np.random.PCG64(OBJECT_SEED))
+    payload = (random.integers(0, 256, object_bytes, np.uint8) for _ in range(elements))
+    return write_dataset(
+        directory, "opaque objects", {"payload": payload}, encodings={"payload": "bytes"}
+    )
+
+
+MANTISSA = 24
+"""Bits of a float32 of which every one is random."""
+
+
+class ComputedDataset(Dataset):
+    """A canonical dataset whose columns are hashes of index, column and place in it."""
+
+    def _open(self, column: Column) -> None:
+        """Open nothing: no column is stored."""
+
+    @property
+    def _widths(self) -> list[tuple[str, int]]:
+        return [(column.name, prod(column.shape or ())) for column in self.columns]
+
+    def __getitem__(self, index: int) -> Element:
+        row = self.rows(np.array([index], np.int64))
+        return {"index": index, **{name: values[0] for name, values in row.items()}}
+
+    def rows(self, indices: Array) -> dict[str, Array]:
+        """Return the columns of some elements, each float32 ``[n, width]``, uniform in [0, 1).
+
+        Args:
+            indices: int64 ``[n]``.
+        """
+        keys = mix(indices.astype(np.uint64))[:, None]
+        found: dict[str, Array] = {}
+        for number, (column, width) in enumerate(self._widths):
+            places = np.arange(width, dtype=np.uint64) + np.uint64(number << 32)
+            bits = mix(keys + places) >> np.uint64(64 - MANTISSA)
+            found[column] = bits.astype(np.float32) / np.float32(1 << MANTISSA)
+        return found
+
+
+def write_computed(
+    directory: Path, name: str, elements: int, widths: Mapping[str, int]
+) -> ComputedDataset:
+    """Write what a computed dataset is, and open it.
+
+    Args:
+        directory: made if absent.
+        name: what the data is, for people.
+        elements: how many there are.
+        widths: the numbers that an element has in each column.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    columns = [asdict(Column(column, "<f4", (width,))) for column, width in widths.items()]
+    meta = {"name": name, "length": elements, "columns": columns}
+    (directory / "meta.json").write_text(json.dumps(meta, indent=1))
+    return ComputedDataset(directory)

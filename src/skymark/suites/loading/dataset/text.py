@@ -1,4 +1,4 @@
-"""Synthetic text: token ids, documents of sentences, and the plan of documents in blocks.
+"""Synthetic text: token ids, documents, captions, and the plan of documents in blocks.
 
 Ding et al., "Fewer truncations improve language modeling" (ICML 2024): documents longer than a
 block are cut into pieces, and pieces, longest first, go into the fullest block that still has
@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
-from skymark.suites.loading.dataset.pairs import WORDS
 
 
 class Piece(NamedTuple):
@@ -109,6 +108,8 @@ def plan_blocks(lengths: npt.NDArray[np.int64], block_length: int) -> list[list[
 
 
 GENERATOR_SEED = 20_240_611
+PAIRS_SEED = 20_240_619
+"""Of captions and transcripts, and of the images and sounds that they belong to."""
 VOCABULARY = 50_257
 """Tokens of GPT-2 (Radford et al., 2019); the last one ends a text."""
 END_OF_TEXT = VOCABULARY - 1
@@ -267,3 +268,46 @@ def _names(random: np.random.Generator) -> list[str]:
         "".join(random.choice(parts, size)).capitalize()
         for size in random.integers(2, 5, NAMES).tolist()
     ]
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+ADJECTIVES = _words(
+    "small large young old red green blue yellow white black brown wooden metal bright dark quiet "
+    "crowded empty wet dry snowy sunny cloudy tall short narrow wide busy calm colorful striped "
+    "spotted shiny rusty broken modern antique fresh sliced frozen"
+)
+NOUNS = _words(
+    "man woman child boy girl group dog cat horse elephant bird sheep cow zebra giraffe bear bus "
+    "train truck car bicycle motorcycle airplane boat street road field beach mountain river lake "
+    "forest park garden kitchen table chair couch bed window door mirror clock lamp plate bowl "
+    "pizza sandwich cake apple banana orange bottle cup glass knife fork spoon phone laptop book "
+    "umbrella backpack skateboard surfboard snowboard frisbee kite ball racket bench fence sign"
+)
+VERBS = _words(
+    "standing sitting walking running riding holding looking lying flying eating playing waiting "
+    "jumping carrying reading talking sleeping climbing driving crossing"
+)
+PLACES = _words("near on under behind beside above across inside between against")
+WORDS = tuple(dict.fromkeys(["a", "the", "and", "with", *ADJECTIVES, *NOUNS, *VERBS, *PLACES]))
+
+
+def caption(random: np.random.Generator) -> str:
+    """Write one caption of about ten words, as those of COCO have."""
+
+    def thing() -> str:
+        article = ("a", "the")[int(random.integers(2))]
+        described = f"{random.choice(ADJECTIVES)} " if random.random() < 0.6 else ""
+        return f"{article} {described}{random.choice(NOUNS)}"
+
+    text = f"{thing()} {random.choice(VERBS)} {random.choice(PLACES)} {thing()}"
+    while random.random() < 0.35 and len(text) < 100:
+        text += f" and {thing()} {random.choice(PLACES)} {thing()}"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def captions(random: np.random.Generator, count: int) -> list[npt.NDArray[np.uint8]]:
+    """Write captions, each the UTF-8 bytes uint8 ``[length]``."""
+    return [np.frombuffer(caption(random).encode(), np.uint8) for _ in range(count)]

@@ -57,7 +57,7 @@ class Sources(Scenario):
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``payload``, opaque bytes of one length."""
-        from skymark.suites.loading.dataset.blobs import write_blobs
+        from skymark.suites.loading.dataset.tabular import write_blobs
 
         return write_blobs(directory, self.size.elements, self.size["object_bytes"])
 

@@ -37,7 +37,7 @@ class ImageTextPairs(Scenario):
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``jpeg`` and ``caption`` (UTF-8), ragged uint8."""
-        from skymark.suites.loading.dataset.pairs import write_image_text
+        from skymark.suites.loading.dataset.images import write_image_text
 
         size = self.size
         return write_image_text(directory, size.elements, size["height"], size["width"])
@@ -106,7 +106,7 @@ class AudioTextPairs(Scenario):
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``wav`` (PCM, 16 bits, 16 kHz) and ``transcript`` (UTF-8), ragged uint8."""
-        from skymark.suites.loading.dataset.pairs import write_audio_text
+        from skymark.suites.loading.dataset.sounds import write_audio_text
 
         return write_audio_text(directory, self.size.elements, self.size["seconds"])
 

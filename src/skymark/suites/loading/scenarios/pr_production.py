@@ -160,14 +160,14 @@ class Seeking(Scenario):
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``features`` float32 ``[F]``, uniform in [0, 1)."""
-        from skymark.suites.loading.dataset.computed import write_computed
+        from skymark.suites.loading.dataset.tabular import write_computed
 
         widths = {"features": self.size["features"]}
         return write_computed(directory, "computed rows", self.size.elements, widths)
 
     def open_dataset(self, directory: Path) -> Dataset:
         """Open what computes the elements."""
-        from skymark.suites.loading.dataset.computed import ComputedDataset
+        from skymark.suites.loading.dataset.tabular import ComputedDataset
 
         return ComputedDataset(directory)
 

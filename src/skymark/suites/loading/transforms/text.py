@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from skymark.suites.loading.dataset.pairs import WORDS
+from skymark.suites.loading.dataset.text import WORDS
 from skymark.suites.loading.work import Stage, on
 
 PADDING_SEGMENT = 0

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from skymark.suites.loading.dataset.computed import ComputedDataset, write_computed
+from skymark.suites.loading.dataset.tabular import ComputedDataset, write_computed
 
 BILLION = 1_000_000_000
 

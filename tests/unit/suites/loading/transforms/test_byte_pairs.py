@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skymark.suites.loading.dataset.pairs import WORDS, captions
+from skymark.suites.loading.dataset.text import WORDS, captions
 from skymark.suites.loading.transforms.text import (
     END,
     FIRST_MERGE,

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.computed import ComputedDataset
 from skymark.suites.loading.dataset.files import element_path
+from skymark.suites.loading.dataset.tabular import ComputedDataset
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob

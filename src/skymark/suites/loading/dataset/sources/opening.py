@@ -8,16 +8,26 @@ from pathlib import Path
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import DataSource, reading
+from skymark.suites.loading.dataset.sources.folder import MediaFolder, media_kind
+from skymark.suites.loading.dataset.sources.parquet import ParquetFiles, open_hub
 from skymark.suites.loading.dataset.sources.paths import (
-    SPLITS,
     files_below,
     kind_of,
     local_paths,
     one_split,
     require_regular,
+    split_asked_for,
     split_of_file,
     suffix_of,
 )
+from skymark.suites.loading.dataset.sources.tables import (
+    JsonFiles,
+    JsonLines,
+    SeparatedValues,
+    TextLines,
+    is_click_log,
+)
+from skymark.suites.loading.dataset.sources.tar import TarShards
 
 KINDS = (
     "a folder of images, sounds or clips (one folder per class), of .tar, .parquet, .jsonl, .json, "
@@ -35,8 +45,6 @@ def open_source(data: str) -> DataSource:
         DataError: there is no such thing, or it holds no data that skymark can read.
     """
     if data.startswith("hf://"):
-        from skymark.suites.loading.dataset.sources.parquet import open_hub
-
         return open_hub(data)
     place, split = split_asked_for(data)
     paths = local_paths(place)
@@ -51,18 +59,8 @@ def open_source(data: str) -> DataSource:
         return opener(paths)
 
 
-def split_asked_for(data: str) -> tuple[str, str | None]:
-    """Take a local path and the split behind its last colon apart."""
-    place, colon, split = data.rpartition(":")
-    if colon and split.casefold() in SPLITS and not Path(data).expanduser().exists():
-        return place, split
-    return data, None
-
-
 def _open_folder(folder: Path, split: str | None) -> DataSource:
     """Open the kind of data that most of a folder's files are, and name the other files."""
-    from skymark.suites.loading.dataset.sources.folder import MediaFolder, media_kind
-
     listing = files_below(folder)
     if (media := media_kind(listing.files)) is not None:
         return MediaFolder(folder, listing, media, split)
@@ -93,59 +91,23 @@ def _open_folder(folder: Path, split: str | None) -> DataSource:
     return source
 
 
-def _open_tar(paths: list[Path]) -> DataSource:
-    from skymark.suites.loading.dataset.sources.tar import TarShards
-
-    return TarShards(paths)
-
-
-def _open_parquet(paths: list[Path]) -> DataSource:
-    from skymark.suites.loading.dataset.sources.parquet import ParquetFiles
-
-    return ParquetFiles(paths)
-
-
-def _open_json_lines(paths: list[Path]) -> DataSource:
-    from skymark.suites.loading.dataset.sources.tables import JsonLines
-
-    return JsonLines(paths)
-
-
-def _open_json(paths: list[Path]) -> DataSource:
-    from skymark.suites.loading.dataset.sources.tables import JsonFiles
-
-    return JsonFiles(paths)
-
-
-def _open_separated(paths: list[Path]) -> DataSource:
-    from skymark.suites.loading.dataset.sources.tables import SeparatedValues
-
-    return SeparatedValues(paths)
-
-
 def _open_text(paths: list[Path]) -> DataSource:
-    from skymark.suites.loading.dataset.sources.tables import (
-        SeparatedValues,
-        TextLines,
-        is_click_log,
-    )
-
     return SeparatedValues(paths) if is_click_log(paths[0]) else TextLines(paths)
 
 
 OPENERS: dict[str, Callable[[list[Path]], DataSource]] = {
-    ".tar": _open_tar,
-    ".tgz": _open_tar,
-    ".parquet": _open_parquet,
-    ".jsonl": _open_json_lines,
-    ".ndjson": _open_json_lines,
-    ".json": _open_json,
-    ".csv": _open_separated,
-    ".tsv": _open_separated,
+    ".tar": TarShards,
+    ".tgz": TarShards,
+    ".parquet": ParquetFiles,
+    ".jsonl": JsonLines,
+    ".ndjson": JsonLines,
+    ".json": JsonFiles,
+    ".csv": SeparatedValues,
+    ".tsv": SeparatedValues,
     ".txt": _open_text,
 }
 """How files are opened together, by the kind that their names tell."""
-WEAK = (_open_text, _open_json)
+WEAK = (_open_text, JsonFiles)
 """Files that often lie beside data as its description; they are data where nothing else is."""
 
 

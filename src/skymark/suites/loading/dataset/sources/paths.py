@@ -194,3 +194,11 @@ def one_split(
         {f"of split {split}" if split else "of no split": len(of) for split, of in by_split.items()}
     )
     return Chosen(chosen, wanted, others)
+
+
+def split_asked_for(data: str) -> tuple[str, str | None]:
+    """Take a local path and the split behind its last colon apart."""
+    place, colon, split = data.rpartition(":")
+    if colon and split.casefold() in SPLITS and not Path(data).expanduser().exists():
+        return place, split
+    return data, None
