@@ -359,5 +359,5 @@ def test_data_that_shrank_since_planning_is_refused(tmp_path):
 
 def test_a_scenario_without_real_data_says_so(tmp_path):
     (tmp_path / "a.txt").write_text("words")
-    with pytest.raises(DataError, match=r"CV-2 does not run on real data, .*'volume'"):
+    with pytest.raises(DataError, match="CV-2 does not run on real data"):
         RealData(str(tmp_path)).check(Volumes)
