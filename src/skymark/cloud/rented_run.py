@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from skymark.cloud.stores import lasting_store, results_leave, store_secrets
 from skymark.execute.partition.shard import items_of, parts_of
-from skymark.execute.partition.split import Balanced, Split, read_split
+from skymark.execute.partition.split import Split, read_split
 from skymark.execute.planner import load_profile
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
@@ -81,7 +81,7 @@ class RentedRun(Frozen):
     @property
     def split(self) -> str:
         """The way its machines share the plan."""
-        return self.job.split or Balanced.kind
+        return self.job.split or "balanced"
 
     @property
     def sharing(self) -> Split:
@@ -193,7 +193,7 @@ def split_of_machines(text: str | None, machines: int) -> Split:
     Raises:
         UsageError: it cannot be read, or is not for so many machines.
     """
-    split = read_split(text or Balanced.kind, machines)
+    split = read_split(text or "balanced", machines)
     if text is not None and machines == 1:
         raise UsageError(
             f"--split {text} shares a plan between machines, and there is one; leave it out, or "

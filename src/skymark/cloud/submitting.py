@@ -50,7 +50,7 @@ from skymark.cloud.submissions import (
 from skymark.execute.named_data import require_data
 from skymark.execute.partition.explain import WorkerPart, named_keys, worker_parts
 from skymark.execute.partition.shard import Item, items_of, parts_of
-from skymark.execute.partition.split import Longest, Split, read_split
+from skymark.execute.partition.split import Split, read_split
 from skymark.execute.planner import load_profile
 from skymark.model.errors import GateError, SkymarkError, UsageError
 from skymark.model.plan import Plan
@@ -229,7 +229,7 @@ def submit_managed(
         profile=profile,
         plan_hash=plan.hash,
         machine=machine,
-        job=Job(**{**dict(job), "split": job.split or Longest.kind}),
+        job=Job(**{**dict(job), "split": job.split or "longest"}),
         stores=results.stores,
         idle_minutes=idle_minutes_for(machine, results.stores, variables),
         source=source.directory,
@@ -285,7 +285,7 @@ def split_of_jobs(text: str | None, jobs: int | None, items: Sequence[Item]) -> 
         UsageError: the split cannot be read, has another number of jobs, or leaves one without a
             group.
     """
-    text = text or Longest.kind
+    text = text or "longest"
     split = read_split(text, min(jobs or JOBS, len(items)))
     count = len(split.places)
     if jobs is not None and ":" in text and count != jobs:

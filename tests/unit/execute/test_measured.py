@@ -8,7 +8,7 @@ import pytest
 
 from skymark.execute.duration import with_measured_times
 from skymark.execute.partition.shard import Shard
-from skymark.execute.partition.split import Longest
+from skymark.execute.partition.split import Split
 from skymark.model.errors import UsageError
 from skymark.rundir.history import past_run
 from skymark.rundir.reader import open_run
@@ -38,7 +38,7 @@ def test_workers_with_the_same_file_split_alike(plan):
     measured = with_measured_times(plan, [SAVED])
     again = type(plan).model_validate_json(measured.model_dump_json())
     for number in range(2):
-        shard = Shard(split=Longest(workers=2), number=number)
+        shard = Shard(split=Split.alike("longest", 2), number=number)
         taken = [[one.cell.id for one in shard.take(each.cells)] for each in (measured, again)]
         assert taken[0] == taken[1]
 

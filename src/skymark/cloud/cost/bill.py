@@ -12,7 +12,7 @@ from skymark.cloud.rented_run import IDLE_MINUTES
 from skymark.execute.accelerator import accelerator_venv
 from skymark.execute.duration import run_time
 from skymark.execute.partition.shard import Shard
-from skymark.execute.partition.split import Balanced, Split
+from skymark.execute.partition.split import Split
 from skymark.execute.venv_specs import MB, unpacked_bytes, venvs_of_plan
 from skymark.model.base import Frozen
 from skymark.model.duration import NOTHING, Span
@@ -126,7 +126,7 @@ RATES_MB_PER_S = (200, 50, 10)
 """Unpacked megabytes a second: at best, expected, at worst. Assumed; SkyPilot lists no machine on
 Vast whose network has less than 12 MB/s, and packages travel compressed."""
 
-ALONE = Balanced(workers=1)
+ALONE = Split.alike("balanced", 1)
 """The split of a plan that one machine has."""
 
 

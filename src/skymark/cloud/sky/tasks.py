@@ -33,7 +33,6 @@ from skymark.cloud.sky.internals import (
 )
 from skymark.cloud.sky.providers import cloud_of
 from skymark.cloud.source import checked_copy, source_directory
-from skymark.execute.partition.split import Balanced
 from skymark.model.errors import UsageError
 from skymark.model.requests import Machine
 
@@ -45,7 +44,7 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 def machine_task(
     profile: str,
     machine: Machine,
-    split: str = Balanced.kind,
+    split: str = "balanced",
     variables: Mapping[str, str] = NO_VARIABLES,
 ) -> Any:
     """Return the SkyPilot task of machines, as their YAML and the request describe them.
@@ -78,7 +77,7 @@ def make_task(run: RentedRun) -> Any:
     Raises:
         UsageError: the YAML is wrong, or its machine is not to be had as requested.
     """
-    split = run.job.split or Balanced.kind
+    split = run.job.split or "balanced"
     task = machine_task(run.profile, run.machine, split, run.job.variables)
     task.name = run.job.name or run.name
     script_of_run = NOTHING if run.machine.idle else task.run
@@ -236,7 +235,7 @@ def _task_of_yaml(path: Path, split: str, variables: Mapping[str, str]) -> Any:
         task.expand_and_validate_file_mounts()
     if not isinstance(task.run, str):
         raise UsageError(f"{path} has no run, which is what the machine is for")
-    if not split.startswith(Balanced.kind) and SPLIT_VARIABLE not in task.run:
+    if not split.startswith("balanced") and SPLIT_VARIABLE not in task.run:
         raise UsageError(
             f"the run of {path} does not read {SPLIT_VARIABLE}, so its machines would not share "
             f'the plan by --split {split}; give --split "${SPLIT_VARIABLE}" to skymark run '

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from skymark.execute.partition.split import (
     MOST_WORKERS,
-    Balanced,
     Part,
     Split,
     WorkerPlace,
@@ -40,7 +39,7 @@ class Shard(Frozen):
     @classmethod
     def of(cls, index: int, count: int) -> Shard:
         """Return one of `count` parts with as many cells each as their keys allow."""
-        return cls(split=Balanced(workers=count), number=index)
+        return cls(split=Split.alike("balanced", count), number=index)
 
     @classmethod
     def parse(cls, text: str) -> Shard:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Annotated, ClassVar
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -56,23 +55,61 @@ class Part(Frozen):
     items: tuple[int, ...]
 
 
+Kind = Literal["even", "balanced", "longest", "weighted", "two-level", "waves"]
+
+FORMS: Mapping[Kind, str] = {
+    "even": "even:10",
+    "balanced": "balanced:10",
+    "longest": "longest:10",
+    "weighted": "weighted:heavy=1x60,worker=7x20",
+    "two-level": "two-level:5x10",
+    "waves": "waves:5x10/4",
+}
+"""An example of each kind."""
+
+WEIGHED: Mapping[Kind, Literal["cells", "time"]] = {"balanced": "cells", "longest": "time"}
+"""The weight of items that a kind looks at; the others make ranges of neighbours."""
+
+
 class Split(Frozen):
-    """A way to divide items between workers. Equal splits give equal parts, on any machine."""
+    """A way to divide items between workers. Equal splits give equal parts, on any machine.
 
-    kind: ClassVar[str]
-    """Its name in ``--split``."""
-    weighs: ClassVar[str] = ""
-    """Which weight of items it looks at: ``cells``, ``time``, or none."""
+    - ``even``: ranges of equal length. 1000 items over 10 workers are 1–100, 101–200 and so on.
+    - ``weighted``: ranges as long as workers have CPUs. One of 60 takes three times as much as one
+      of 20.
+    - ``two-level``: a slice for each worker, and an equal part of it for each of its completions.
+    - ``waves``: the same, and each worker runs only some of its completions at a time.
+    - ``longest``: the longest item first, each to the worker that has the least to do.
+    - ``balanced``: the same by the number of cells: the split of ``--shard``.
+    """
+
+    kind: Kind
+    types: tuple[WorkerType, ...] = Field(min_length=1)
+    """Its workers, those first whose numbers come first."""
+
+    @classmethod
+    def alike(cls, kind: Kind, workers: int) -> Split:
+        """Return a split between workers that are all alike, each with one part."""
+        return cls(kind=kind, types=(WorkerType(count=workers),))
 
     @property
-    @abstractmethod
-    def types(self) -> tuple[WorkerType, ...]:
-        """Its workers, those first whose numbers come first."""
+    def weighs(self) -> str:
+        """The weight of items that it looks at: ``cells``, ``time``, or none."""
+        return WEIGHED.get(self.kind, "")
 
     @property
-    @abstractmethod
     def text(self) -> str:
         """The split as ``--split`` takes it."""
+        first = self.types[0]
+        match self.kind:
+            case "weighted":
+                each = (f"{one.name}={one.count}x{one.cpus or 0:g}" for one in self.types)
+                return f"{self.kind}:{','.join(each)}"
+            case "two-level":
+                return f"{self.kind}:{first.count}x{first.completions}"
+            case "waves":
+                return f"{self.kind}:{first.count}x{first.completions}/{first.at_once}"
+        return f"{self.kind}:{first.count}"
 
     @property
     def places(self) -> tuple[WorkerPlace, ...]:
@@ -91,79 +128,18 @@ class Split(Frozen):
             weights: one for each item, such as seconds. Only their number counts for splits into
                 ranges.
         """
-        items = self.items(weights)
+        items = self._longest(weights) if self.weighs else self._neighbours(len(weights))
         return tuple(
             Part(place=place, items=tuple(chosen))
             for place, chosen in zip(self.places, items, strict=True)
         )
 
-    @abstractmethod
-    def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
-        """Return the items of every worker, by number from 1, in the order of `places`."""
-
-
-class Alike(Split):
-    """Workers that are all alike, each with one part."""
-
-    workers: Number
-
-    @property
-    def types(self) -> tuple[WorkerType, ...]:
-        """Workers that are all alike."""
-        return (WorkerType(count=self.workers),)
-
-    @property
-    def text(self) -> str:
-        """Such as ``even:10`` or ``longest:8``."""
-        return f"{self.kind}:{self.workers}"
-
-
-class Even(Alike):
-    """Ranges of equal length: 1000 items over 10 workers are 1–100, 101–200 and so on."""
-
-    kind: ClassVar = "even"
-
-    def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
-        """Return ranges whose lengths differ by one at most."""
-        return _ranges(range(1, len(weights) + 1), [1] * self.workers)
-
-
-class Weighted(Split):
-    """Ranges as long as workers have CPUs: one of 60 takes three times what one of 20 takes."""
-
-    kind: ClassVar = "weighted"
-    of: tuple[WorkerType, ...] = Field(min_length=1)
-
-    @property
-    def types(self) -> tuple[WorkerType, ...]:
-        """Workers of several types, in the order that was given."""
-        return self.of
-
-    @property
-    def text(self) -> str:
-        """Such as ``weighted:heavy=1x60,worker=7x20``."""
-        return f"{self.kind}:" + ",".join(
-            f"{one.name}={one.count}x{one.cpus or 0:g}" for one in self.of
-        )
-
-    def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
-        """Return ranges in proportion to CPUs."""
-        shares = [Fraction(one.cpus or 0) for one in self.of for _ in range(one.count)]
-        return _ranges(range(1, len(weights) + 1), shares)
-
-
-class Longest(Alike):
-    """The longest item first, each to the worker that has the least to do."""
-
-    kind: ClassVar = "longest"
-    weighs: ClassVar = "time"
-
-    def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
+    def _longest(self, weights: Sequence[float]) -> list[Sequence[int]]:
         """Return the items of every worker (R. L. Graham, SIAM J. Appl. Math. 17, 1969).
 
         Equal weights go by number, and equal loads to the first worker.
         """
-        loads = [0.0] * self.workers
+        loads = [0.0] * self.types[0].count
         taken: list[list[int]] = [[] for _ in loads]
         for item in sorted(range(len(weights)), key=lambda item: (-weights[item], item)):
             worker = loads.index(min(loads))
@@ -171,74 +147,22 @@ class Longest(Alike):
             taken[worker].append(item + 1)
         return [sorted(items) for items in taken]
 
-
-class Balanced(Longest):
-    """As many cells for each worker as their keys allow: the split of ``--shard``."""
-
-    kind: ClassVar = "balanced"
-    weighs: ClassVar = "cells"
-
-
-class TwoLevel(Split):
-    """A slice for each worker, and an equal part of it for each of its completions."""
-
-    kind: ClassVar = "two-level"
-    workers: Number
-    completions: Number
-
-    @property
-    def types(self) -> tuple[WorkerType, ...]:
-        """Workers that run all their completions at the same time."""
-        return (self._type(at_once=self.completions),)
-
-    @property
-    def text(self) -> str:
-        """Such as ``two-level:5x10``."""
-        return f"{self.kind}:{self.workers}x{self.completions}"
-
-    def items(self, weights: Sequence[float]) -> list[Sequence[int]]:
-        """Return parts of slices, worker by worker."""
-        slices = _ranges(range(1, len(weights) + 1), [1] * self.workers)
-        return [part for one in slices for part in _ranges(one, [1] * self.completions)]
-
-    def _type(self, at_once: int) -> WorkerType:
-        return WorkerType(count=self.workers, completions=self.completions, at_once=at_once)
+    def _neighbours(self, items: int) -> list[Sequence[int]]:
+        """Return ranges of items in proportion to CPUs, and their equal parts by completions."""
+        workers = [one for one in self.types for _ in range(one.count)]
+        slices = _ranges(range(1, items + 1), [Fraction(one.cpus or 1) for one in workers])
+        return [
+            part
+            for worker, items_of_worker in zip(workers, slices, strict=True)
+            for part in _ranges(items_of_worker, [Fraction(1)] * worker.completions)
+        ]
 
 
-class Waves(TwoLevel):
-    """Slices and parts as of `TwoLevel`, of which each worker runs only some at a time."""
-
-    kind: ClassVar = "waves"
-    at_once: Number
-
-    @property
-    def types(self) -> tuple[WorkerType, ...]:
-        """Workers that run some of their completions at the same time."""
-        return (self._type(at_once=self.at_once),)
-
-    @property
-    def text(self) -> str:
-        """Such as ``waves:5x10/4``."""
-        return f"{super().text}/{self.at_once}"
-
-
-def _ranges(items: Sequence[int], shares: Sequence[int | Fraction]) -> list[Sequence[int]]:
+def _ranges(items: Sequence[int], shares: Sequence[Fraction]) -> list[Sequence[int]]:
     """Return neighbouring ranges of items, as long as their shares; no item between two of them."""
     total = sum(shares)
-    ends = (int(len(items) * done / total) for done in accumulate(map(Fraction, shares)))
+    ends = (int(len(items) * done / total) for done in accumulate(shares))
     return [items[start:end] for start, end in pairwise((0, *ends))]
-
-
-FLAT: dict[str, type[Alike]] = {one.kind: one for one in (Balanced, Even, Longest)}
-FORMS = {
-    "even": "even:10",
-    "balanced": "balanced:10",
-    "longest": "longest:10",
-    "weighted": "weighted:heavy=1x60,worker=7x20",
-    "two-level": "two-level:5x10",
-    "waves": "waves:5x10/4",
-}
-"""An example of each kind."""
 
 
 def read_split(text: str, workers: int | None = None) -> Split:
@@ -251,37 +175,46 @@ def read_split(text: str, workers: int | None = None) -> Split:
     Raises:
         UsageError: it is no split, or nothing tells the number of workers.
     """
-    kind, _, rest = text.partition(":")
-    if kind not in FORMS:
-        raise UnknownNameError("split", kind, FORMS)
-    if kind in FLAT:
-        if not rest and workers is None:
-            raise UsageError(
-                f"--split {text} names no number of workers, and nothing here tells it; give "
-                f"--split {kind}:4"
-            )
-        count = workers if not rest and workers is not None else _number(rest, text)
-        return FLAT[kind](workers=count)
-    if kind == Weighted.kind:
-        return _weighted(rest, text)
+    name, _, rest = text.partition(":")
+    kind = next((known for known in FORMS if known == name), None)
+    match kind:
+        case None:
+            raise UnknownNameError("split", name, FORMS)
+        case "even" | "balanced" | "longest":
+            if rest:
+                return Split.alike(kind, _number(rest, text))
+            if workers is None:
+                raise UsageError(
+                    f"--split {text} names no number of workers, and nothing here tells it; give "
+                    f"--split {kind}:4"
+                )
+            return Split.alike(kind, workers)
+        case "weighted":
+            types = _weighted(rest, text)
+        case _:
+            types = (_parted(rest, text, in_waves=kind == "waves"),)
+    return Split(kind=kind, types=types)
+
+
+def _parted(rest: str, text: str, *, in_waves: bool) -> WorkerType:
+    """Read the workers of ``5x10`` or ``5x10/4``."""
     match = re.fullmatch(r"(\d+)x(\d+)(?:/(\d+))?", rest, re.ASCII)
-    if match is None or (match[3] is None) == (kind == Waves.kind):
+    if match is None or (match[3] is not None) != in_waves:
         raise _refused(text)
     slices, completions = _number(match[1], text), _number(match[2], text)
     if slices * completions > MOST_WORKERS:
         raise UsageError(f"--split {text} makes more than {MOST_WORKERS:,} parts; give fewer")
-    if match[3] is None:
-        return TwoLevel(workers=slices, completions=completions)
-    at_once = _number(match[3], text)
+    at_once = _number(match[3], text) if in_waves else completions
     if at_once > completions:
         raise UsageError(
             f"--split {text}: of {completions} completions no {at_once} can run at once; give "
             f"waves:{slices}x{completions}/K with K up to {completions}"
         )
-    return Waves(workers=slices, completions=completions, at_once=at_once)
+    return WorkerType(count=slices, completions=completions, at_once=at_once)
 
 
-def _weighted(rest: str, text: str) -> Weighted:
+def _weighted(rest: str, text: str) -> tuple[WorkerType, ...]:
+    """Read the workers of ``heavy=1x60,worker=7x20``."""
     types: list[WorkerType] = []
     for one in rest.split(","):
         match = re.fullmatch(
@@ -294,7 +227,7 @@ def _weighted(rest: str, text: str) -> Weighted:
         types.append(WorkerType(name=match[1], count=_number(match[2], text), cpus=float(match[3])))
     if sum(one.count for one in types) > MOST_WORKERS:
         raise UsageError(f"--split {text} has more than {MOST_WORKERS:,} workers; give fewer")
-    return Weighted(of=tuple(types))
+    return tuple(types)
 
 
 def _number(digits: str, text: str) -> int:
@@ -304,7 +237,7 @@ def _number(digits: str, text: str) -> int:
 
 
 def _refused(text: str) -> UsageError:
-    form = FORMS[text.partition(":")[0]]
+    form = next(form for kind, form in FORMS.items() if text.partition(":")[0] == kind)
     return UsageError(
         f"--split {text} cannot be read; give one such as {form}, with numbers from 1 to "
         f"{MOST_WORKERS:,}"

@@ -7,7 +7,7 @@ import pytest
 from skymark.cloud.cost.bill import BilledTime, billed_time, ending, set_up_time, shared_time
 from skymark.cloud.rented_run import limits_of
 from skymark.execute.duration import run_time
-from skymark.execute.partition.split import Balanced, Even, Longest
+from skymark.execute.partition.split import Split
 from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
 from skymark.model.plan import Selection
@@ -30,7 +30,8 @@ def test_data_and_rounds_are_paid_for():
 def test_two_nodes_take_as_long_as_the_slower_of_them():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
     one, two = (
-        billed_time(plan(cells), SET_UP, split=Balanced(workers=nodes)).running for nodes in (1, 2)
+        billed_time(plan(cells), SET_UP, split=Split.alike("balanced", nodes)).running
+        for nodes in (1, 2)
     )
     assert one.expected_s / 2 < two.expected_s < one.expected_s
 
@@ -41,7 +42,8 @@ def test_the_split_decides_which_machine_is_the_slowest():
     cells = tuple(planned(cell(name), span(size, size, size)) for name, size in sizes.items())
     whole = plan([]).model_copy(update={"cells": cells})
     even, longest = (
-        billed_time(whole, SET_UP, split=kind(workers=2)).running for kind in (Even, Longest)
+        billed_time(whole, SET_UP, split=Split.alike(kind, 2)).running
+        for kind in ("even", "longest")
     )
     assert even.expected_s > 1.5 * longest.expected_s
 
@@ -49,7 +51,7 @@ def test_the_split_decides_which_machine_is_the_slowest():
 def test_more_nodes_than_scenarios_are_no_faster():
     cells = [cell("CV-1")]
     assert (
-        billed_time(plan(cells), SET_UP, split=Balanced(workers=5)).running
+        billed_time(plan(cells), SET_UP, split=Split.alike("balanced", 5)).running
         == billed_time(plan(cells), SET_UP).running
     )
 
@@ -74,7 +76,7 @@ def test_parts_on_machines_of_their_own_are_paid_for_until_each_is_done():
     sizes = {"CV-1": 300, "CV-2": 100, "CV-3": 100}
     cells = tuple(planned(cell(name), span(size, size, size)) for name, size in sizes.items())
     whole = plan([]).model_copy(update={"cells": cells})
-    split = Even(workers=3)
+    split = Split.alike("even", 3)
     together = billed_time(whole, SET_UP, split=split)
     apart = billed_time(whole, SET_UP, split=split, parts=(0, 1, 2))
     assert together.running == apart.running
@@ -114,7 +116,9 @@ def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():
 
 def test_a_plan_s_cells_are_counted_once_on_several_nodes():
     cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    assert billed_time(plan(cells), SET_UP, split=Balanced(workers=2)).cells == pytest.approx(3)
+    assert billed_time(
+        plan(cells), SET_UP, split=Split.alike("balanced", 2)
+    ).cells == pytest.approx(3)
 
 
 # Set-up

@@ -9,7 +9,7 @@ import pytest
 from skymark.cli.options import PlanOptions
 from skymark.cloud.cost.bill import billed_time, set_up_time
 from skymark.cloud.cost.quote import PriceList, at_most, check_ceiling, quote_for
-from skymark.execute.partition.split import Balanced
+from skymark.execute.partition.split import Split
 from skymark.model.errors import GateError
 from tests.unit.cloud.cost.conftest import offer
 
@@ -25,10 +25,10 @@ def test_a_job_among_several_is_quoted_for_the_part_that_takes_longest():
     named = ("TAB-1:small", "NLP-1:small", "CV-1:small")
     whole = PlanOptions(profile="cpu", scenarios=named, adapters=("numpy",)).plan()
     prices = PriceList(offers=(offer(1.29),), catalogue_date=None)
-    splits = (Balanced(workers=jobs) for jobs in (1, 2))
+    splits = (Split.alike("balanced", jobs) for jobs in (1, 2))
     all_of_it, half = (quote_for(prices, whole, split=split) for split in splits)
     assert half.num_nodes == 1
-    assert half.duration == billed_time(whole, set_up_time(whole), (), Balanced(workers=2))
+    assert half.duration == billed_time(whole, set_up_time(whole), (), Split.alike("balanced", 2))
     assert half.duration.running.expected_s < all_of_it.duration.running.expected_s
 
 

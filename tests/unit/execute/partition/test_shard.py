@@ -6,7 +6,7 @@ import pytest
 
 from skymark.execute.partition.explain import name_of, reasons, worker_parts
 from skymark.execute.partition.shard import Shard, items_of
-from skymark.execute.partition.split import Balanced, Even, Longest
+from skymark.execute.partition.split import Split
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Status
@@ -77,15 +77,19 @@ def planned(seconds, **named):
 
 def test_a_split_by_time_takes_the_plan_s_times():
     cells = planned([8.0, 1.0, 1.0, 1.0, 5.0])
-    shard = Shard(split=Longest(workers=2), number=0)
+    shard = Shard(split=Split.alike("longest", 2), number=0)
     assert [one.shard_key for one in shard.take(cells)] == ["work 0"]
 
 
 def test_where_a_time_is_not_known_all_cells_weigh_the_same():
     cells = planned([8.0, None, 1.0, 1.0])
-    sizes = [len(Shard(split=Longest(workers=2), number=number).take(cells)) for number in (0, 1)]
+    sizes = [
+        len(Shard(split=Split.alike("longest", 2), number=number).take(cells)) for number in (0, 1)
+    ]
     assert sizes == [2, 2]
-    (said,) = [one for one in reasons(Longest(workers=2), items_of(cells)) if "no time" in one]
+    (said,) = [
+        one for one in reasons(Split.alike("longest", 2), items_of(cells)) if "no time" in one
+    ]
     assert "work 1" in said
 
 
@@ -97,7 +101,7 @@ def test_a_cell_that_cannot_run_moves_no_other_to_another_worker():
         one.model_copy(update={"refusal": refused}) if number % 3 else one
         for number, one in enumerate(cells)
     ]
-    for split in (Even(workers=3), Longest(workers=3), Balanced(workers=3)):
+    for split in (Split.alike("even", 3), Split.alike("longest", 3), Split.alike("balanced", 3)):
         for number in range(3):
             shard = Shard(split=split, number=number)
             taken = [[one.shard_key for one in shard.take(given)] for given in (cells, other)]
@@ -106,18 +110,18 @@ def test_a_cell_that_cannot_run_moves_no_other_to_another_worker():
 
 def test_the_reasons_say_how_far_from_ideal_a_split_is():
     cells = planned([3.0, 3.0, 2.0, 2.0, 2.0])
-    said = "\n".join(reasons(Longest(workers=2), items_of(cells)))
+    said = "\n".join(reasons(Split.alike("longest", 2), items_of(cells)))
     assert "16.7% more than in an ideal split" in said
     assert "take the longest first" in said
 
 
 def test_workers_without_work_are_counted():
-    said = "\n".join(reasons(Even(workers=5), items_of(planned([1.0] * 3))))
+    said = "\n".join(reasons(Split.alike("even", 5), items_of(planned([1.0] * 3))))
     assert "2 of 5 workers take nothing" in said
 
 
 def test_a_worker_s_part_has_its_items_keys_and_time():
-    first, second = worker_parts(Even(workers=2), items_of(planned([1.0, 2.0, 3.0])))
+    first, second = worker_parts(Split.alike("even", 2), items_of(planned([1.0, 2.0, 3.0])))
     assert (first.span, first.keys, first.cells, first.expected_s) == ("1", ("work 0",), 1, 1.0)
     assert (second.span, second.expected_s) == ("2–3", 5.0)
-    assert name_of(second.part.place, Even(workers=2)) == "worker-1"
+    assert name_of(second.part.place, Split.alike("even", 2)) == "worker-1"

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 
 from skymark.execute.partition.explain import span_of
 from skymark.execute.partition.split import (
-    Balanced,
-    Even,
-    Longest,
-    TwoLevel,
-    Waves,
-    Weighted,
+    Split,
     WorkerPlace,
     WorkerType,
     read_split,
@@ -34,15 +29,11 @@ types = st.builds(
     WorkerType, name=names, count=few, cpus=st.decimals("0.5", "512", places=1).map(float)
 )
 splits = st.one_of(
-    st.builds(Even, workers=few),
-    st.builds(Longest, workers=few),
-    st.builds(Balanced, workers=few),
-    st.builds(TwoLevel, workers=few, completions=few),
-    st.tuples(few, few, few).map(
-        lambda n: Waves(workers=n[0], completions=max(n[1:]), at_once=min(n[1:]))
-    ),
+    st.builds(Split.alike, st.sampled_from(["even", "longest", "balanced"]), few),
+    st.tuples(few, few).map(lambda n: read_split(f"two-level:{n[0]}x{n[1]}")),
+    st.tuples(few, few, few).map(lambda n: read_split(f"waves:{n[0]}x{max(n[1:])}/{min(n[1:])}")),
     st.lists(types, min_size=1, max_size=4, unique_by=lambda one: one.name).map(
-        lambda of: Weighted(of=tuple(of))
+        lambda of: Split(kind="weighted", types=tuple(of))
     ),
 )
 weights = st.lists(st.floats(0, 1e6), max_size=200)
@@ -77,7 +68,7 @@ def test_the_same_split_written_down_and_read_gives_the_same_parts(split, weight
 def test_another_process_gives_the_same_parts():
     """Nothing depends on the order of a set, which differs from process to process."""
     program = (
-        "from skymark.execute.partition.split import read_split;"
+        "from skymark.execute.partition.split import Split, read_split;"
         "print(read_split('longest:7').parts(range(100, 0, -1)))"
     )
     seen = {
@@ -92,14 +83,14 @@ def test_another_process_gives_the_same_parts():
     assert len(seen) == 1
 
 
-@given(st.builds(Even, workers=few), weights)
+@given(st.builds(Split.alike, st.just("even"), few), weights)
 def test_even_ranges_differ_by_one_at_most(split, weights):
     lengths = [len(part.items) for part in split.parts(weights)]
     assert max(lengths) - min(lengths) <= 1
 
 
 def test_even_splits_a_thousand_items_over_ten_workers_in_hundreds():
-    found = ranges(Even(workers=10))
+    found = ranges(Split.alike("even", 10))
     assert found[:2] == ["1–100", "101–200"]
     assert found[-1] == "901–1000"
 
@@ -114,7 +105,7 @@ def test_a_heavy_worker_takes_three_times_what_the_others_take():
 
 @given(st.lists(types, min_size=1, max_size=4, unique_by=lambda one: one.name))
 def test_a_weighted_range_is_as_long_as_its_share_to_within_an_item(of):
-    split = Weighted(of=tuple(of))
+    split = Split(kind="weighted", types=tuple(of))
     whole = sum(one.cpus * one.count for one in of)
     cpus = {one.name: one.cpus for one in of}
     for part in split.parts(THOUSAND):
@@ -122,7 +113,7 @@ def test_a_weighted_range_is_as_long_as_its_share_to_within_an_item(of):
 
 
 def test_each_completion_takes_a_tenth_of_its_worker_s_slice():
-    parts = TwoLevel(workers=5, completions=10).parts(THOUSAND)
+    parts = read_split("two-level:5x10").parts(THOUSAND)
     by_place = {(one.place.index, one.place.completion): span_of(one.items) for one in parts}
     assert by_place[0, 0] == "1–20"
     assert by_place[1, 0] == "201–220"
@@ -137,7 +128,7 @@ def test_waves_take_the_parts_of_two_levels_and_run_fewer_at_once():
 
 
 def makespan(weights, workers):
-    parts = Longest(workers=workers).parts(weights)
+    parts = Split.alike("longest", workers).parts(weights)
     return max(sum(weights[item - 1] for item in part.items) for part in parts)
 
 
@@ -165,7 +156,7 @@ def test_the_longest_first_is_never_worse_than_an_equal_part_and_the_longest_ite
 def test_neighbours_are_no_longest_first_split():
     """An even split of one long item and many short ones ends late."""
     seconds = [100.0, *[1.0] * 99]
-    first, *_ = Even(workers=4).parts(seconds)
+    first, *_ = Split.alike("even", 4).parts(seconds)
     assert sum(seconds[item - 1] for item in first.items) > 1.2 * makespan(seconds, 4)
 
 
@@ -200,6 +191,6 @@ def test_an_impossible_split_is_refused_with_its_reason(text, said):
 
 
 def test_the_number_of_workers_may_come_from_elsewhere():
-    assert read_split("even", 4) == Even(workers=4)
-    assert read_split("longest", 4) == Longest(workers=4)
-    assert read_split("even:3", 4) == Even(workers=3)
+    assert read_split("even", 4) == Split.alike("even", 4)
+    assert read_split("longest", 4) == Split.alike("longest", 4)
+    assert read_split("even:3", 4) == Split.alike("even", 3)
