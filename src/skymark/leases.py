@@ -193,8 +193,8 @@ class Leases:
         except FileExistsError:
             return None
         after = _claims(self.directory, name)
-        others = [one for one in after.values() if one != path]
-        if any(one not in known or known[one] != Tenant.read(one) for one in others):
+        others = [claim for claim in after.values() if claim != path]
+        if any(claim not in known or known[claim] != Tenant.read(claim) for claim in others):
             path.unlink(missing_ok=True)  # another one came at the same moment
             return None
         return Lease(path, tenant, self._beat_s)
@@ -230,8 +230,8 @@ class Leases:
 
     def names(self, prefix: str = "") -> list[str]:
         """Return the names of the leases that were taken and not given back, dead ones too."""
-        found = {path.name.rpartition(".")[0] for path in self.directory.glob(f"{prefix}*.*")}
-        return sorted(found - {""})
+        names = {path.name.rpartition(".")[0] for path in self.directory.glob(f"{prefix}*.*")}
+        return sorted(names - {""})
 
     def forget(self, name: str) -> None:
         """Remove the claims to a lease whose holder is dead."""
@@ -263,9 +263,9 @@ def _parts(path: Path) -> tuple[str, int]:
 
 def _claims(directory: Path, name: str) -> dict[int, Path]:
     """Return the claims to a lease by generation; the highest one counts."""
-    found = {}
+    claims = {}
     for path in directory.glob(f"{name}.*"):
         generation = path.name.removeprefix(f"{name}.")
         if generation.isdecimal() and generation.isascii():
-            found[int(generation)] = path
-    return found
+            claims[int(generation)] = path
+    return claims

@@ -74,8 +74,8 @@ def fetch(
     with ThreadPoolExecutor(source.parallel) as pool:
         brought = [pool.submit(bring, path) for path in wanted if path not in LAST]
         try:
-            for one in brought:
-                one.result()
+            for bringing in brought:
+                bringing.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -233,30 +233,30 @@ def _scheme(url: str) -> str:
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
-    found = {one.name: one for one in BUILT_IN}
-    for one in sorted(extensions(GROUP), key=lambda one: one.name):
-        if one.name in found and found[one.name].value != one.value:
+    by_scheme = {point.name: point for point in BUILT_IN}
+    for point in sorted(extensions(GROUP), key=lambda point: point.name):
+        known = by_scheme.setdefault(point.name, point)
+        if known.value != point.value:
             raise UsageError(
-                f"two packages have a store of the scheme {one.name!r}: {found[one.name].value} "
-                f"and {one.value}; remove one of them"
+                f"two packages have a store of the scheme {point.name!r}: {known.value} and "
+                f"{point.value}; remove one of them"
             )
-        found[one.name] = one
-    return found
+    return by_scheme
 
 
 @cache
 def _kind(scheme: str) -> StoreKind:
-    found = _entry_points()[scheme]
+    point = _entry_points()[scheme]
     try:
-        kind = found.load()
+        kind = point.load()
     except (ImportError, AttributeError) as error:
         raise UsageError(
-            f"the kind of store {scheme!r} ({found.value}) does not load: {error}; mend or remove "
+            f"the kind of store {scheme!r} ({point.value}) does not load: {error}; mend or remove "
             "the package that has it"
         ) from error
     if not isinstance(kind, StoreKind) or kind.scheme != scheme:
         raise UsageError(
-            f"{found.value} is no StoreKind of the scheme {scheme!r}; mend or remove the package "
+            f"{point.value} is no StoreKind of the scheme {scheme!r}; mend or remove the package "
             "that has it"
         )
     return kind

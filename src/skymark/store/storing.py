@@ -137,7 +137,8 @@ class Storing:
             return []
         with ThreadPoolExecutor(len(self._stores)) as pool:  # one that is away delays no other
             outcomes = pool.map(
-                lambda one: self._finish(one[0], one[1], deadline, announce), self._stores.items()
+                lambda named: self._finish(named[0], named[1], deadline, announce),
+                self._stores.items(),
             )
             try:
                 return list(outcomes)

@@ -209,14 +209,14 @@ class Upload:
             self._stored[path] = digest
             return
         self._put(path, data)
-        found = self._read(path)
-        while found == data and (samples := self._replaced_samples(path)) is not None:
+        stored = self._read(path)
+        while stored == data and (samples := self._replaced_samples(path)) is not None:
             self._put(samples, self._on_disk(samples))
             self._put(path, data)  # the record last, each time: whoever's stands has its samples
-            found = self._read(path)
-        if found == data:
+            stored = self._read(path)
+        if stored == data:
             self._stored[path] = digest
-        elif found is not None and _is_another_workers(path, found, data):
+        elif stored is not None and _is_another_workers(path, stored, data):
             self._stored[path] = digest  # it finished the same cell after this one: theirs stands
         else:
             raise StoreUnavailableError(f"{self.store.url} gave back other bytes of {path}")
@@ -274,12 +274,12 @@ class Upload:
             raise StoreRefusedError(f"{path} {error}") from error
 
 
-def _is_another_workers(path: str, found: bytes, ours: bytes) -> bool:
+def _is_another_workers(path: str, theirs: bytes, ours: bytes) -> bool:
     """Whether what is stored is another worker's record of the same cell."""
     if not path.startswith("records/"):
         return False
     try:
-        return parse_record(found).cell_hash == parse_record(ours).cell_hash
+        return parse_record(theirs).cell_hash == parse_record(ours).cell_hash
     except ValueError:
         return False
 

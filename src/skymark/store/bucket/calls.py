@@ -203,8 +203,8 @@ def explained(address: BucketAddress, path: str) -> Iterator[None]:
 def _raise(address: BucketAddress, text: str) -> NoReturn:
     """Raise skymark's error for a text of obstore's, which is not kept as a cause."""
     place = _place(address)
-    status = int(found[1]) if (found := _STATUS.search(text)) else None
-    code = found[1] if (found := _CODE.search(text)) else None
+    status = int(match[1]) if (match := _STATUS.search(text)) else None
+    code = match[1] if (match := _CODE.search(text)) else None
     if (provider := _PROVIDER.search(text)) or _MACHINE_ROLE.search(text):
         said = f" ({_shown(provider[1])})" if provider else ""
         raise StoreRefusedError(f"{place}: there are no credentials{said}; {_how_to_sign_in()}")
@@ -222,7 +222,7 @@ def _raise(address: BucketAddress, text: str) -> NoReturn:
         raise StoreRefusedError(f"{place}: wrong region; {ACTIONS['PermanentRedirect']}")
     if status is None:
         _raise_for_connection(place, text)
-    message = f": {_shown(found[1])}" if (found := _MESSAGE.search(text)) and found[1] else ""
+    message = f": {_shown(match[1])}" if (match := _MESSAGE.search(text)) and match[1] else ""
     answer = f"{place} answered {status}{f' {code}' if code else ''}{message}"
     if status == NOT_IMPLEMENTED:
         raise ConditionUnknownError(f"{answer}; use a server that speaks S3")

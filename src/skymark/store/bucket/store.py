@@ -196,14 +196,16 @@ class BucketStore(Store):
 
     async def _get(self, path: str) -> tuple[bytes, str | None]:
         with explained(self.address, path):
-            found = await self._calls.in_time(self._client.get_async(path))
-            size = found.meta["size"]
+            answer = await self._calls.in_time(self._client.get_async(path))
+            size = answer.meta["size"]
             if size > LARGEST_FILE_BYTES:
                 raise StoreRefusedError(
                     f"{self.url}/{path} has {size:,} bytes, more than any file of skymark's; "
                     "it was not read. Remove it"
                 )
-            return bytes(await self._calls.in_time(found.bytes_async(), size)), found.meta["e_tag"]
+            return bytes(await self._calls.in_time(answer.bytes_async(), size)), answer.meta[
+                "e_tag"
+            ]
 
     async def _delete(self, path: str) -> None:
         with suppress(FileNotFoundError), explained(self.address, path):
@@ -219,7 +221,7 @@ class BucketStore(Store):
                     page = await self._calls.in_time(anext(listing))
                 except StopAsyncIteration:
                     break
-                names = {found["path"]: found["size"] for found in page}
+                names = {listed["path"]: listed["size"] for listed in page}
                 sizes |= {path: n for path, n in names.items() if not path.startswith(PROBE)}
                 pages = None if pages is None else pages - 1
         return sizes

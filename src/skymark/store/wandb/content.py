@@ -53,11 +53,11 @@ class RunContent:
         Raises:
             StoreRefusedError: a file of the artifact is not as it was written.
         """
-        found = damages(self.directory)
-        damaged = [path for path in found if _is_sent(path) and found[path] != TOO_LARGE]
+        damage = damages(self.directory)
+        damaged = [path for path in damage if _is_sent(path) and damage[path] != TOO_LARGE]
         if damaged:
             raise StoreRefusedError(
-                f"W&B takes a run as a whole, and {damaged[0]} {found[damaged[0]]}; nothing was "
+                f"W&B takes a run as a whole, and {damaged[0]} {damage[damaged[0]]}; nothing was "
                 "logged there"
             )
 
@@ -75,7 +75,9 @@ class RunContent:
     def figures(self) -> tuple[str, ...]:
         """Columns of figures: every metric, the intervals of those that are compared, the price."""
         shared = self.run.declaration.shared
-        names = (names_of_metric(one) if one.compared else (one.name,) for one in shared)
+        names = (
+            names_of_metric(metric) if metric.compared else (metric.name,) for metric in shared
+        )
         return (*(name for some in names for name in some), "price_usd")
 
     @property
@@ -136,12 +138,12 @@ class RunContent:
     def summary(self) -> dict[str, Any]:
         """Return every figure of every cell as ``CELL/FIGURE``; what is missing is left out."""
         rows = rows_of(self.records, self.run.declaration)
-        found: dict[str, Any] = {}
+        summary: dict[str, Any] = {}
         for record, row in zip(self.records, rows, strict=True):
-            own = {name: one.value for name, one in record.metrics.items() if name not in row}
+            own = {name: metric.value for name, metric in record.metrics.items() if name not in row}
             figures = {name: row[name] for name in self.figures} | own
-            found |= {f"{record.cell.id}/{name}": value for name, value in figures.items()}
-        return {name: value for name, value in found.items() if value is not None}
+            summary |= {f"{record.cell.id}/{name}": value for name, value in figures.items()}
+        return {name: value for name, value in summary.items() if value is not None}
 
     def rows(self) -> list[list[Any]]:
         """Return the table: a row per record, in the order of `columns`."""
@@ -152,12 +154,12 @@ class RunContent:
     def bars(self) -> dict[str, list[list[Any]]]:
         """Return, by scenario, the primary metric of each of its cells that has it."""
         primary = self.run.declaration.primary
-        found: dict[str, list[list[Any]]] = {}
+        bars: dict[str, list[list[Any]]] = {}
         for record in self.records:
             if (figure := record.metrics.get(primary)) is not None:
                 name = record.cell.id.removeprefix(f"{record.cell.suite}.{record.cell.scenario}.")
-                found.setdefault(record.cell.scenario, []).append([name, figure.value])
-        return found
+                bars.setdefault(record.cell.scenario, []).append([name, figure.value])
+        return bars
 
 
 def _is_sent(path: str) -> bool:

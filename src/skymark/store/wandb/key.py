@@ -46,7 +46,7 @@ def check_key(variables: Variables) -> None:
     )
     try:
         with build_opener(_NoRedirect).open(asked, timeout=ANSWER_S) as answer:
-            found = json.loads(answer.read(LARGEST_ANSWER_BYTES))
+            told = json.loads(answer.read(LARGEST_ANSWER_BYTES))
     except HTTPError as error:
         error.close()
         if error.code in REFUSED:
@@ -58,7 +58,7 @@ def check_key(variables: Variables) -> None:
         raise StoreUnavailableError(
             f"W&B ({host}) did not answer; check the network, or try again later"
         ) from error
-    viewer = found.get("data") if isinstance(found, dict) else None
+    viewer = told.get("data") if isinstance(told, dict) else None
     if not isinstance(viewer, dict) or not viewer.get("viewer"):
         raise _refused(host, "does not know it")
 

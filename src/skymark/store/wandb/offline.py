@@ -141,7 +141,7 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
         summary |= part.get("update", {})
     wanted = content.md5s()
     logged = [
-        {one["path"]: one["digest"] for one in artifact["manifest"]["contents"]}
+        {entry["path"]: entry["digest"] for entry in artifact["manifest"]["contents"]}
         for artifact in by_type.get("artifact", [])
         if artifact["name"] == content.artifact and _is_of(content, artifact)
     ]
@@ -151,7 +151,7 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
 def _is_of(content: RunContent, artifact: dict[str, Any]) -> bool:
     """Whether an artifact's files, which are uploaded later, are those of the run's directory."""
     home = home_of(content)
-    paths = [one["local_path"] for one in artifact["manifest"]["contents"]]
+    paths = [entry["local_path"] for entry in artifact["manifest"]["contents"]]
     return (home / LINK).resolve() == content.directory.resolve() and all(
         path.startswith(f"{LINK}/") and (home / path).is_file() for path in paths
     )

@@ -85,7 +85,9 @@ class Service:
         except AbsentError:
             return {}
         return {
-            one.name.removeprefix(FOLDER): one.size for one in files if one.name.startswith(FOLDER)
+            file.name.removeprefix(FOLDER): file.size
+            for file in files
+            if file.name.startswith(FOLDER)
         }
 
     def delete(self, run: list[str], path: str) -> None:
@@ -95,17 +97,17 @@ class Service:
 
     def run(self, run: list[str]) -> dict[str, Any]:
         """Return a run's address and summary figures."""
-        found = self._run(run, fresh=True)
-        return {"url": found.url, "summary": dict(found.summary_metrics)}
+        loaded = self._run(run, fresh=True)
+        return {"url": loaded.url, "summary": dict(loaded.summary_metrics)}
 
     def artifact(self, name: str) -> dict[str, Any]:
         """Return an artifact's version and, by path, its entries' digest and size."""
-        found = self._artifact(name)
+        artifact = self._artifact(name)
         return {
-            "version": found.version,
+            "version": artifact.version,
             "entries": {
                 str(path): {"digest": entry.digest, "size": entry.size}
-                for path, entry in found.manifest.entries.items()
+                for path, entry in artifact.manifest.entries.items()
                 if entry.ref is None  # a reference may name any file of this machine
             },
         }
@@ -115,26 +117,28 @@ class Service:
 
         Not by `Artifact.download`: without the cache its threads share the place they write to.
         """
-        found = self._artifact(name)
-        entries = found.manifest.entries
+        artifact = self._artifact(name)
+        entries = artifact.manifest.entries
         sizes = {
             path: entry.size
             for path, entry in entries.items()
             if entry.ref is None and RUN_FILE.fullmatch(path) and entry.size <= LARGEST_FILE_BYTES
         }
-        listed = itertools.islice(found.files(per_page=PAGE), MOST_FILES)
-        files = [one for one in listed if one.name in sizes]
-        for one in files:  # the caller has refused sizes that no run has
-            if one.size != sizes[one.name]:
-                raise OversizedError(f"{one.name} is listed with {one.size:,} bytes, and otherwise")
+        listed = itertools.islice(artifact.files(per_page=PAGE), MOST_FILES)
+        files = [file for file in listed if file.name in sizes]
+        for file in files:  # the caller has refused sizes that no run has
+            if file.size != sizes[file.name]:
+                raise OversizedError(
+                    f"{file.name} is listed with {file.size:,} bytes, and otherwise"
+                )
         with ThreadPoolExecutor(DOWNLOADS) as pool:
-            under_way = [pool.submit(_download, one, Path(root)) for one in files]
+            under_way = [pool.submit(_download, file, Path(root)) for file in files]
             try:
-                for one in under_way:
-                    one.result()
+                for download in under_way:
+                    download.result()
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
-        return [one.name for one in files]
+        return [file.name for file in files]
 
     def _run(self, run: list[str], *, make: bool = False, fresh: bool = False) -> Any:
         path = "/".join(run)
@@ -152,19 +156,19 @@ class Service:
 
     def _loaded(self, path: str) -> Any:
         try:
-            found = self._api.run(path)
-            found.load(force=True)
+            loaded = self._api.run(path)
+            loaded.load(force=True)
         except Exception as error:
             if "Could not find" in str(error):
                 raise AbsentError(f"there is no run {path}") from error
             raise
-        return found
+        return loaded
 
     def _file(self, run: list[str], path: str) -> Any:
         name = FOLDER + path
-        for found in self._run(run).files(names=[name]):
-            if found.name == name:
-                return found
+        for file in self._run(run).files(names=[name]):
+            if file.name == name:
+                return file
         raise AbsentError(f"{'/'.join(run)} has no file {path}")
 
     def _artifact(self, name: str) -> Any:
@@ -212,12 +216,14 @@ def refusal_of(error: Exception) -> dict[str, str]:
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
-    told = " ".join(str(one) for one in chain)
-    statuses = {int(found) for found in re.findall(r"(?:status:|error) (\d{3})\b", told)}
-    statuses |= {getattr(getattr(one, "response", None), "http_status", None) or 0 for one in chain}
+    told = " ".join(str(link) for link in chain)
+    statuses = {int(status) for status in re.findall(r"(?:status:|error) (\d{3})\b", told)}
+    statuses |= {
+        getattr(getattr(link, "response", None), "http_status", None) or 0 for link in chain
+    }
     no_login = re.search(r"API key must|invalid API key|No API key|not allowed", told)
     refused = bool(statuses & REFUSED_STATUSES or no_login)
-    if any(isinstance(one, TimeoutError) for one in chain):
+    if any(isinstance(link, TimeoutError) for link in chain):
         # wandb calls this a busy service, or credentials that could not be verified.
         return {"refusal": "unavailable", "message": "the server did not answer in time"}
     message = f"{type(error).__name__}: {str(error).strip()}"[:500]

@@ -132,11 +132,11 @@ def open_artifact(url: str, limits: Limits | None = None) -> RunSource:
         UsageError: the address is neither.
     """
     limits = limits or Limits()
-    if found := _RUN.fullmatch(url):
-        entity, project, id = found.groups()
+    if named := _RUN.fullmatch(url):
+        entity, project, id = named.groups()
         return RunFiles(entity, project, id, limits)
-    if found := _ARTIFACT.fullmatch(url):
-        return ArtifactFiles(found[1], limits)
+    if named := _ARTIFACT.fullmatch(url):
+        return ArtifactFiles(named[1], limits)
     raise UsageError(
         f"{url} must be wandb://ENTITY/PROJECT/ARTIFACT:ALIAS or wandb://ENTITY/PROJECT/runs/RUN-ID"
     )
