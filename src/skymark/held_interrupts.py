@@ -35,10 +35,12 @@ def one_interrupt_held(told: Callable[[], None] = lambda: None) -> Iterator[Held
     if threading.current_thread() is not threading.main_thread():
         yield held
         return
-    heeded = [one for one in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(one))]
-    before = {one: signal.signal(one, note) for one in heeded}
+    heeded = [
+        number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))
+    ]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         yield held
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -179,10 +179,10 @@ def open_regular(path: str | Path, *, through_links: bool = False) -> int:
         if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link, a socket
             raise ValueError(_no_regular_file(os.lstat(path))) from error
         raise
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise ValueError(_no_regular_file(found))
+        raise ValueError(_no_regular_file(status))
     return descriptor
 
 
@@ -240,11 +240,11 @@ def entries_below(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     while folders:
         prefix = folders.pop()
         try:
-            found = os.scandir(f"{root}/{prefix}")
+            entries = os.scandir(f"{root}/{prefix}")
         except FileNotFoundError:
             continue
-        with found:
-            for entry in found:
+        with entries:
+            for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{prefix}{entry.name}/")
                 else:

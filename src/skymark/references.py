@@ -37,5 +37,5 @@ def extensions(group: str) -> tuple[EntryPoint, ...]:
 @cache
 def _extensions() -> dict[str, tuple[EntryPoint, ...]]:
     """Read the entry points of all packages by group, once, because it takes tens of ms."""
-    found = entry_points()
-    return {group: tuple(found.select(group=group)) for group in found.groups}
+    points = entry_points()
+    return {group: tuple(points.select(group=group)) for group in points.groups}

@@ -76,13 +76,13 @@ def survey(files: Sequence[Path], kind: str, field: str | None) -> Survey:
 
     schema, rows, held_bytes = None, 0, 0
     for batch in batches(files, kind, field):
-        found = batch.schema
-        if schema is not None and found != schema:
+        own = batch.schema
+        if schema is not None and own != schema:
             try:
-                found = pa.unify_schemas([schema, found], promote_options="permissive")
+                own = pa.unify_schemas([schema, own], promote_options="permissive")
             except pa.ArrowInvalid as error:
                 raise DataError(f"{files[0]}: its rows have no common types ({error})") from error
-        schema, rows, held_bytes = found, rows + batch.num_rows, held_bytes + batch.nbytes
+        schema, rows, held_bytes = own, rows + batch.num_rows, held_bytes + batch.nbytes
     if not rows:
         raise DataError(f"{files[0]} has no rows")
     return Survey(schema, rows, held_bytes)
@@ -159,12 +159,12 @@ def brought_here(recipe: Recipe, directory: Path) -> Iterator[Recipe]:
         DataError: one cannot be fetched.
         CacheError: one did not come whole.
     """
-    if all(is_local(one) for one in recipe.sources):
+    if all(is_local(source) for source in recipe.sources):
         yield recipe
         return
     with tempfile.TemporaryDirectory(dir=directory, prefix=".fetched-") as scratch:
         numbered = enumerate(recipe.sources)
-        sources = tuple(_brought(one, Path(scratch, str(number))) for number, one in numbered)
+        sources = tuple(_brought(source, Path(scratch, str(number))) for number, source in numbered)
         yield recipe.model_copy(update={"sources": sources})
 
 
@@ -216,8 +216,8 @@ SAVE = f"""\
 import json, sys
 from datasets import load_dataset
 call = json.loads(sys.argv[1])
-found = load_dataset(call["kind"], data_files=call["data_files"], **call["options"])
-found.save_to_disk(sys.argv[2])
+data_set = load_dataset(call["kind"], data_files=call["data_files"], **call["options"])
+data_set.save_to_disk(sys.argv[2])
 """
 
 
@@ -277,7 +277,7 @@ def convert(
         sealed=True,
         snippet=snippet_after(entry, form, tuple(recipe.data_files)),
     )
-    of_hub = any(hub_file(one.address) is not None for one in recipe.sources)
+    of_hub = any(hub_file(source.address) is not None for source in recipe.sources)
     needed_bytes = int((HUB_GROWTH if of_hub else GROWTH) * recipe.known_bytes)
     build_entry(entry, fill, described, needed_bytes=needed_bytes, announce=announce)
     return entry / CONTENT
@@ -318,12 +318,12 @@ def _write_parquet(
 
     files = [Path(address) for address in recipe.data_files[split]]
     assert recipe.kind is not None
-    found = survey(files, recipe.kind, recipe.field)
-    schema, rows = found.schema, found.rows
-    count = min(rows, shards or _shards_for(rows, found.held_bytes))
+    surveyed = survey(files, recipe.kind, recipe.field)
+    schema, rows = surveyed.schema, surveyed.rows
+    count = min(rows, shards or _shards_for(rows, surveyed.held_bytes))
     if shards is not None and count < shards:
         announce(f"{split} has {rows} rows: {count} files in place of {shards}")
-    group_rows = max(1, min(rows, rows * GROUP_BYTES // max(found.held_bytes, 1)))
+    group_rows = max(1, min(rows, rows * GROUP_BYTES // max(surveyed.held_bytes, 1)))
     ends = [rows * number // count for number in range(count + 1)]
     digits = max(5, len(str(count)))  # as many in every name, so that names sort as shards do
     number = 0

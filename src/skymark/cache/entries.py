@@ -91,13 +91,13 @@ def lease_of(root: Path, path: Path, kind: str) -> str | None:
     leases = claims_beside(path)
     if leases.is_held(claim_name(path)):
         return f"{held_by(leases, path)} builds it"
-    found = users_of(path, leases)
+    users = users_of(path, leases)
     if kind in OF_RUNS:
-        found += users_of(root / RUNS)
-    if not found:
+        users += users_of(root / RUNS)
+    if not users:
         return None
-    named = next((one.title for one in found if one is not None), "another process")
-    return named if len(found) == 1 else f"{named} and {len(found) - 1} more"
+    named = next((user.title for user in users if user is not None), "another process")
+    return named if len(users) == 1 else f"{named} and {len(users) - 1} more"
 
 
 def size_of(path: Path) -> int:
@@ -170,19 +170,19 @@ def clean(
     Raises:
         UsageError: there is no such entry.
     """
-    found = list(entries(root))
-    if unknown := set(names) - {one.name for one in found}:
+    there = list(entries(root))
+    if unknown := set(names) - {entry.name for entry in there}:
         raise UsageError(f"{root} has no {min(unknown)}; `skymark cache list` shows all")
     before = datetime.now(UTC) - timedelta(days=unused_days)
     if not dry:
         for name in sweep_jobs(root):
-            yield Cleaned(name=f"jobs/{name}", size_bytes=_size(found, f"jobs/{name}"))
+            yield Cleaned(name=f"jobs/{name}", size_bytes=_size(there, f"jobs/{name}"))
         yield from _sweep(root)
-    for one in found:
-        wanted = (not names or one.name in names) and (not kinds or one.kind in kinds)
-        if not wanted or one.last_used > before or one.kind == "job":
+    for entry in there:
+        wanted = (not names or entry.name in names) and (not kinds or entry.kind in kinds)
+        if not wanted or entry.last_used > before or entry.kind == "job":
             continue
-        yield _clean_one(root, one, dry=dry)
+        yield _clean_one(root, entry, dry=dry)
 
 
 def _clean_one(root: Path, entry: Entry, *, dry: bool) -> Cleaned:
@@ -212,5 +212,5 @@ def _sweep(root: Path) -> Iterator[Cleaned]:
                 yield Cleaned(name=str(path.relative_to(root)), size_bytes=0)
 
 
-def _size(found: list[Entry], name: str) -> int:
-    return next((one.size_bytes for one in found if one.name == name), 0)
+def _size(there: list[Entry], name: str) -> int:
+    return next((entry.size_bytes for entry in there if entry.name == name), 0)

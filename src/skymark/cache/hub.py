@@ -147,7 +147,7 @@ def parquet_tables(reference: HubReference) -> HubTables:
                 if revision != COPY or asked is not None:
                     raise
                 continue
-            files = [(one.rfilename, one.size) for one in info.siblings or ()]
+            files = [(file.rfilename, file.size) for file in info.siblings or ()]
             tables = [table_of(path, size) for path, size in files if path.endswith(".parquet")]
             if tables:
                 return HubTables(revision, str(info.sha), tables)

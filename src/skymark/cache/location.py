@@ -50,7 +50,7 @@ def _usual() -> Path:
 
 def make_shared_folder(directory: Path) -> None:
     """Make a directory whose group may do what the group of the one above may."""
-    missing = [one for one in (directory, *directory.parents) if not one.exists()]
+    missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     if not missing:
         return
     above = missing[-1].parent
@@ -81,7 +81,7 @@ def writable(directory: Path) -> None:
 def refusal(directory: Path, error: OSError) -> str:
     """Return what keeps this user from writing an entry, and what to do."""
     asked = Path(error.filename or directory.parent)
-    place = next(one for one in (asked, *asked.absolute().parents) if os.path.lexists(one))
+    place = next(path for path in (asked, *asked.absolute().parents) if os.path.lexists(path))
     remedy = f"run `chmod -R g+w {place}`" if place == asked else f"make {asked} for your group"
     return (
         f"permission denied: {place} is {owner_of(place)}'s, and you may not build "
@@ -178,7 +178,7 @@ def library_variables(directory: Path, folder: str) -> dict[str, str]:
     }
     for place in places.values():
         place.mkdir(parents=True, exist_ok=True)
-    return {JOB_VARIABLE: str(directory), **{name: str(one) for name, one in places.items()}}
+    return {JOB_VARIABLE: str(directory), **{name: str(place) for name, place in places.items()}}
 
 
 def _modules_for(directory: Path) -> Path:

@@ -28,7 +28,10 @@ def lay_over(lower: Path, directory: Path) -> None:
     for folder, folders, names in os.walk(lower):
         place = directory / os.path.relpath(folder, lower)
         place.mkdir(parents=True, exist_ok=True)
-        for name in [*names, *(one for one in folders if Path(folder, one).is_symlink())]:
+        for name in [
+            *names,
+            *(folder_name for folder_name in folders if Path(folder, folder_name).is_symlink()),
+        ]:
             source = Path(folder, name)
             if name.endswith(LOCK):
                 continue
@@ -74,14 +77,14 @@ class CacheManifest(Frozen):
 
 def digests_of(directory: Path) -> dict[str, CachedFile]:
     """Return size and digest of every file below a directory; lock files are removed."""
-    found = {}
+    files = {}
     for name, entry in sorted(entries_below(directory)):
         if name.endswith(LOCK):
             Path(entry.path).unlink()
         elif entry.is_file(follow_symlinks=False):
             size = entry.stat(follow_symlinks=False).st_size
-            found[name] = CachedFile(size_bytes=size, sha256=_digest(Path(entry.path)))
-    return found
+            files[name] = CachedFile(size_bytes=size, sha256=_digest(Path(entry.path)))
+    return files
 
 
 def write_manifest(entry: Path, manifest: CacheManifest) -> None:
@@ -96,7 +99,7 @@ def write_manifest(entry: Path, manifest: CacheManifest) -> None:
 
 def write_sources(entry: Path, sources: Iterable[Source]) -> None:
     """Write the sources of an entry that is being built, beside its manifest."""
-    lines = "".join(f"{one.model_dump_json()}\n" for one in sources)
+    lines = "".join(f"{source.model_dump_json()}\n" for source in sources)
     write_whole(entry / SOURCES, lines.encode())
 
 

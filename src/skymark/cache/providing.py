@@ -137,7 +137,7 @@ def provided(
     root = root.resolve()
     if policy.needs_data_set and recipe is None:
         raise UsageError(f"--cache-policy {policy} prepares a data set; name its files")
-    asked = addresses if recipe is None else [one.address for one in recipe.sources]
+    asked = addresses if recipe is None else [source.address for source in recipe.sources]
     place = root_of_jobs(root, policy, asked, announce)
     with ExitStack() as stack:
         lower, more = None, {}

@@ -96,12 +96,12 @@ class Recipe(Frozen):
     @property
     def folder(self) -> str:
         """The name of the folder for its shards."""
-        return folder_of([one.address for one in self.sources])
+        return folder_of([source.address for source in self.sources])
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 hex digest of all that decides what the cache holds."""
-        sources = [[one.address, one.split, one.version] for one in self.sources]
+        sources = [[source.address, source.split, source.version] for source in self.sources]
         return digest_of([sources, self.field, list(self.prepare), self.versions])
 
     @property
@@ -112,7 +112,7 @@ class Recipe(Frozen):
     @property
     def known_bytes(self) -> int:
         """Size of the sources that tell theirs."""
-        return sum(one.size_bytes or 0 for one in self.sources)
+        return sum(source.size_bytes or 0 for source in self.sources)
 
     @property
     def source_bytes(self) -> int | None:
@@ -123,7 +123,7 @@ class Recipe(Frozen):
     def call(self) -> dict[str, object]:
         """The arguments of the library's own call."""
         if self.library == "webdataset":
-            return {"urls": [one.address for one in self.sources]}
+            return {"urls": [source.address for source in self.sources]}
         options = {} if self.field is None else {"field": self.field}
         return {"kind": self.kind, "data_files": self.data_files, "options": options}
 
@@ -131,8 +131,8 @@ class Recipe(Frozen):
     def data_files(self) -> dict[str, list[str]]:
         """The addresses by split."""
         files: dict[str, list[str]] = {}
-        for one in self.sources:
-            files.setdefault(one.split, []).append(one.address)
+        for source in self.sources:
+            files.setdefault(source.split, []).append(source.address)
         return files
 
     @property
@@ -217,7 +217,7 @@ def recipe_of(
     """
     if not sources and not prepare:
         raise UsageError("name the data set's files, or a command that fetches it with --prepare")
-    looked = tuple(found for one in sources for found in look(one))
+    looked = tuple(source for text in sources for source in look(text))
     recipe = Recipe(sources=looked, field=field, prepare=prepare, python=python, limit_s=limit_s)
     if prepare:
         if shutil.which(prepare[0]) is None:
@@ -290,16 +290,16 @@ def run_builder(
 
 def exceptions_in(lines: Iterable[str]) -> list[str]:
     """Return the exceptions of Python's last chain of tracebacks, each one before its cause."""
-    found: list[list[str]] = []
+    exceptions: list[list[str]] = []
     inside = after = False
     for line in lines:
         if line.startswith("Traceback (most recent call last):"):
             inside, after = True, False
         elif inside and not line.startswith(" "):
-            found.append([line])
+            exceptions.append([line])
             inside, after = False, True
         elif after and line and not line.startswith(CHAIN):
-            found[-1].append(line)  # a message of several lines
+            exceptions[-1].append(line)  # a message of several lines
         else:
             after = after and bool(line)
-    return ["\n".join(one) for one in reversed(found)]
+    return ["\n".join(exception) for exception in reversed(exceptions)]

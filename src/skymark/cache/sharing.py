@@ -216,7 +216,7 @@ def root_of_jobs(
     Raises:
         CacheError: the policy needs locks below the root, and its file system refuses them.
     """
-    if addresses and all(one.endswith(NOT_LOCKED) for one in addresses):
+    if addresses and all(address.endswith(NOT_LOCKED) for address in addresses):
         return root
     if policy in {Policy.PER_JOB, Policy.STAGGERED}:
         require_locks(

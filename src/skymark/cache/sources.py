@@ -67,16 +67,16 @@ def look_at_all(text: str) -> tuple[Source, ...]:
     if not address.startswith(HUB) or hub_file(address) is not None:
         return (look_at(text),)
     reference = parse(address)
-    found = parquet_tables(reference)
-    place = f"{HUB}datasets/{reference.name}@{quote(found.revision, safe='')}"
+    listed = parquet_tables(reference)
+    place = f"{HUB}datasets/{reference.name}@{quote(listed.revision, safe='')}"
     return tuple(
         Source(
             address=f"{place}/{table.path}",
             split=chosen or table.split,
             size_bytes=table.size_bytes,
-            version=found.commit,
+            version=listed.commit,
         )
-        for table in chosen_tables(reference, found.tables)
+        for table in chosen_tables(reference, listed.tables)
     )
 
 
@@ -105,16 +105,16 @@ def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables
         )
     path = Path(urlsplit(address).path if address.startswith("file:") else address).resolve()
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         raise CacheError(f"{path}: {error.strerror}; check the name of the source") from error
-    if not (S_ISREG(found.st_mode) or S_ISDIR(found.st_mode)):
+    if not (S_ISREG(status.st_mode) or S_ISDIR(status.st_mode)):
         raise UsageError(f"{path} is no regular file; name the file that has the data")
     return Source(
         address=str(path),
         split=split,
-        size_bytes=found.st_size,
-        version=f"{found.st_size} {found.st_mtime_ns}",
+        size_bytes=status.st_size,
+        version=f"{status.st_size} {status.st_mtime_ns}",
     )
 
 
@@ -124,7 +124,7 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
     Raises:
         UsageError: they are of several.
     """
-    kinds = {KINDS.get(Path(one.name).suffix.casefold()) for one in sources}
+    kinds = {KINDS.get(Path(source.name).suffix.casefold()) for source in sources}
     if len(kinds) > 1:
         named = ", ".join(sorted(str(kind or "unknown") for kind in kinds))
         raise UsageError(f"the sources are of several kinds ({named}); give those of one data set")
@@ -133,7 +133,7 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
 
 def total_bytes(sources: Sequence[Source]) -> int | None:
     """Return the size of all sources; None where one does not tell it, or there are none."""
-    sizes = [one.size_bytes for one in sources if one.size_bytes is not None]
+    sizes = [source.size_bytes for source in sources if source.size_bytes is not None]
     return sum(sizes) if sources and len(sizes) == len(sources) else None
 
 
@@ -151,13 +151,13 @@ def _of_hub(
 ) -> Source:
     name, revision, path = file
     try:
-        found = ask(HubReference(name, revision, None))
+        listed = ask(HubReference(name, revision, None))
     except DataError as error:
         raise CacheError(str(error)) from error
-    sizes = {table.path: table.size_bytes for table in found.tables}
+    sizes = {table.path: table.size_bytes for table in listed.tables}
     if path not in sizes:
         raise CacheError(f"{address}: the Hub has no such file; check the name of the source")
-    return Source(address=address, split=split, size_bytes=sizes[path], version=found.commit)
+    return Source(address=address, split=split, size_bytes=sizes[path], version=listed.commit)
 
 
 def _of_web(address: str) -> tuple[int | None, str]:
@@ -169,7 +169,7 @@ def _of_web(address: str) -> tuple[int | None, str]:
         raise CacheError(f"{address}: {error}; check the address, and the network") from error
     length = headers.get("Content-Length")
     told = [length, headers.get("ETag"), headers.get("Last-Modified")]
-    return None if length is None else int(length), " ".join(one or "-" for one in told)
+    return None if length is None else int(length), " ".join(text or "-" for text in told)
 
 
 WRONG = "wrong rows"

@@ -64,7 +64,7 @@ def troubles(
     manifest = read_manifest(directory)
     if manifest is not None:
         for text in damage(directory, manifest):
-            name = next((one for one in manifest.files if one in text), directory.name)
+            name = next((file for file in manifest.files if file in text), directory.name)
             yield Trouble(
                 message=UNREADABLE.format(Path(name).name),
                 path=str(directory),
@@ -87,13 +87,13 @@ def _of_sources(
 ) -> Iterator[Trouble]:
     """Find sources that are not what the cache was built of."""
     try:
-        found = list(changes(sources_of(directory, manifest)))
+        changed = list(changes(sources_of(directory, manifest)))
     except ValueError:
         cause = f"its list of sources ({SOURCES}) is damaged"
         yield Trouble(message=WRONG, path=str(directory), cause=cause, action=ANEW)
         return
-    for number, change in enumerate(found[:MOST_SOURCES], start=1):
-        more = len(found) - MOST_SOURCES if number == MOST_SOURCES else 0
+    for number, change in enumerate(changed[:MOST_SOURCES], start=1):
+        more = len(changed) - MOST_SOURCES if number == MOST_SOURCES else 0
         others = f"; {more} more sources are not what they were" if more > 0 else ""
         yield Trouble(
             message=change.message,
@@ -101,7 +101,7 @@ def _of_sources(
             cause=f"{change.text}, since the cache was built{others}",
             action=change.action,
         )
-    if found or manifest.data is None:
+    if changed or manifest.data is None:
         return
     try:  # files that came since are in no list
         data = open_data(manifest.data)
