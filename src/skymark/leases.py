@@ -5,6 +5,10 @@ create, which is atomic on local disks and on NFS 3 and later, where ``flock`` m
 machine only. The holder touches it every few seconds. Who finds it untouched for a while, by its
 own clock, makes the next generation: that one counts from then on. A holder on this machine whose
 process is gone is not waited for.
+
+filelock 4.2 has leases, too. Its `SoftFileLease` never replaces a dead holder where the file system
+cannot exchange two names (NFS, SMB, Lustre). Its `SoftReadWriteLock` belongs to one user, and waits
+for a dead holder on this machine, too.
 """
 
 from __future__ import annotations

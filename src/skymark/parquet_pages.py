@@ -1,7 +1,8 @@
 """Sizes of the pages of a Parquet file, by their headers, before a reader decompresses one.
 
-A page is decompressed as a whole, so that a file of some kilobytes can take gigabytes. The headers
-are Thrift's compact protocol (https://github.com/apache/parquet-format, ``parquet.thrift``).
+A page is decompressed as a whole, so that a file of some kilobytes can take gigabytes. PyArrow
+shows sizes of whole column chunks only, as the file itself claims them. The headers are Thrift's
+compact protocol (https://github.com/apache/parquet-format, ``parquet.thrift``).
 """
 
 from __future__ import annotations

@@ -311,7 +311,8 @@ def _write_parquet(
 ) -> None:
     """Write the rows of one split, in order, as shards whose lengths differ by one at most.
 
-    None is empty: of fewer rows than shards, each is a shard of its own.
+    None is empty: of fewer rows than shards, each is a shard of its own. PyArrow's `write_dataset`
+    fills one file after the other, and so cannot share rows out evenly over a number of files.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -2,7 +2,8 @@
 
 wandb's library blocks without bound when its server is away, and its own helper process leaves the
 process group. So skymark never runs it in its own process: a keeper (`skymark.machine.keeper`) ends
-each process with all that it started, when it is late and when skymark was killed.
+each process with all that it started, when it is late and when skymark was killed. It is no pool of
+`multiprocessing`, whose processes inherit all variables, other services' keys among them.
 """
 
 from __future__ import annotations
