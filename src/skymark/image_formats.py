@@ -17,9 +17,6 @@ from skymark.model.errors import DataError, SkymarkError
 
 IMAGE_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
-PLAIN_JPEG = "JPEG"
-"""The kind of a JPEG file with three colours of 8 bits, as synthetic data has it."""
-
 PLAIN_KINDS = frozenset(
     {
         *("JPEG", "grey JPEG", "CMYK JPEG", "MPO"),
