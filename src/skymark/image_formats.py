@@ -56,7 +56,7 @@ WIDE = re.compile(";1[56]")
 
 
 class PixelsError(ValueError):
-    """Pixels that have no 8-bit RGB form."""
+    """Error of pixels without an 8-bit RGB form."""
 
 
 def image_kind(image: Any) -> str:
@@ -70,7 +70,7 @@ def image_kind(image: Any) -> str:
 
 
 def _remarks(image: Any) -> Iterator[str]:
-    """Yield the words for a file's properties that are not in the mode of its pixels."""
+    """Yield words for a file's properties beyond the mode of its pixels."""
     match image.format:
         case "JPEG" | "MPO" if image.mode == "CMYK" and "adobe" not in image.info:
             yield "unmarked"  # Adobe's marker says that inks are inverted, as Pillow takes all
@@ -130,7 +130,7 @@ def opened_image(data: Any, what: str) -> Iterator[Any]:
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Turn every error of Pillow into one that names the image, the cause and the next step.
+    """Explain every error of Pillow with the image, the cause and the next step.
 
     On damaged files Pillow raises errors of any type: `struct.error`, `OverflowError` and more.
 

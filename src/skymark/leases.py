@@ -71,7 +71,7 @@ class Tenant(Frozen):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it was a process of this machine that is no more, or only waits to be reaped."""
+        """Whether it was a process of this machine that has ended, reaped or not."""
         import psutil
 
         if self.machine != this_machine():
@@ -106,7 +106,7 @@ class Lease:
     """A claim that this process holds, kept alive by a thread until it is released or lost."""
 
     def __init__(self, path: Path, tenant: Tenant, beat_s: float = BEAT_S) -> None:
-        """Keep a claim alive that was just made.
+        """Keep a new claim alive.
 
         Args:
             path: its file.
@@ -122,13 +122,13 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody has taken it over, as they may from a process that stood still."""
+        """Whether it is still this process's: others may take it from one that stood still."""
         name, generation = _parts(self.path)
         claims = _claims(self.path.parent, name)
         return max(claims, default=0) == generation and Tenant.read(self.path) == self._tenant
 
     def release(self) -> None:
-        """Give it back, with what dead holders left of it."""
+        """Give it back, with the claims of dead holders."""
         self._over.set()
         self._thread.join()
         if not self.is_held:
@@ -174,7 +174,7 @@ class Leases:
         """Modification time of each claim, and when it was first seen so."""
 
     def take(self, name: str) -> Lease | None:
-        """Take a lease; None where somebody alive holds it.
+        """Take a lease; None if a live process holds it.
 
         Args:
             name: letters, digits, ``-`` and ``_``.
@@ -209,7 +209,7 @@ class Leases:
         return bool(claims) and not self._is_dead(claims[max(claims)])
 
     def holder(self, name: str) -> Tenant | None:
-        """Return who holds a lease; None where nobody alive does, or it cannot be read."""
+        """Return the holder of a lease; None without a live, readable one."""
         claims = _claims(self.directory, name)
         return Tenant.read(claims[max(claims)]) if self.is_held(name) and claims else None
 
@@ -233,7 +233,7 @@ class Leases:
         return now_s - touched_s > ABANDONED_S
 
     def names(self, prefix: str = "") -> list[str]:
-        """Return the names of the leases that were taken and not given back, dead ones too."""
+        """Return the names of all leases not given back, dead ones too."""
         names = {path.name.rpartition(".")[0] for path in self.directory.glob(f"{prefix}*.*")}
         return sorted(names - {""})
 

@@ -56,7 +56,7 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 @contextmanager
 def named_by_user(path: Path, what: str = "a file in a directory") -> Iterator[None]:
-    """Raise a refused write to a place of the user's choice as an error that asks for another.
+    """Explain a refused write to a place of the user's choice, and ask for another.
 
     Raises:
         UsageError: the write was refused; the message ends with the request to name `what`.
@@ -71,7 +71,7 @@ def named_by_user(path: Path, what: str = "a file in a directory") -> Iterator[N
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise a refused write as an error that names its cause and the next action."""
+    """Explain a refused write, with its cause and the next action."""
     try:
         yield
     except OSError as error:
@@ -148,7 +148,7 @@ def read_regular(
 
 
 def read_named(path: Path, remedy: str) -> bytes:
-    """Read a file that the user named, through links; nothing else is waited for.
+    """Read a file that the user named, through links, without waiting.
 
     Raises:
         UsageError: it is not there, no regular file, or may not be read.

@@ -131,14 +131,14 @@ def members_of(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def not_whole(path: Path, error: Exception) -> DataError:
-    """Return the error of a file that is no archive, or no whole one."""
+    """Return the error of a damaged archive, or of another file."""
     return DataError(
         f"{path} is no whole tar file ({error or type(error).__name__}); copy it again"
     )
 
 
 def printable(name: str) -> str:
-    """Return a member's name as text: bytes of it that are no UTF-8 are escaped."""
+    """Return a member's name as text, with other bytes than UTF-8 escaped."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 

@@ -95,7 +95,7 @@ def _built(
     is_whole: Callable[[Path], bool],
     lease: Lease,
 ) -> bool:
-    """Build privately and put it in its place; False where another one took over meanwhile."""
+    """Build privately and put it in its place; False after a takeover by another process."""
     part = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{PART}")
     part.mkdir(mode=0o755)
     try:
@@ -117,7 +117,7 @@ def _built(
 
 @contextmanager
 def explained_if_full(directory: Path) -> Iterator[None]:
-    """Raise a write that a full disk refused as an error that says what to do.
+    """Explain a write to a full disk, with the next step.
 
     Raises:
         StorageFullError: it was so.
@@ -165,7 +165,7 @@ def remove(directory: Path) -> None:
 
 
 def sweep_parts(directory: Path) -> None:
-    """Remove what dead builders of an entry left; the caller has its lease.
+    """Remove the leftovers of dead builders of an entry; the caller has its lease.
 
     What a dead builder had started may go on writing, where nothing is any more.
     """
@@ -178,12 +178,12 @@ def sweep_parts(directory: Path) -> None:
 
 
 def _removed_name(directory: Path) -> Path:
-    """Return a new name for what is to be removed of an entry."""
+    """Return a new name for the removal of an entry."""
     return directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{REMOVED}")
 
 
 def require_space(directory: Path, needed_bytes: int | None) -> None:
-    """Refuse to begin what the disk has no room for.
+    """Refuse to begin a build without enough space on the disk.
 
     Raises:
         StorageFullError: it is so.

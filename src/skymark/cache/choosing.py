@@ -50,7 +50,7 @@ class Rates(Frozen):
 
 
 def known_rates(root: Path) -> Rates:
-    """Return what was measured for a root; the defaults where nothing was."""
+    """Return the measured rates of a root, or the defaults."""
     try:
         return Rates.model_validate_json(read_regular(root / MEASURED))
     except (OSError, ValueError):
@@ -130,7 +130,7 @@ Use = Literal["once", "often"]
 
 
 class Case(Frozen):
-    """What a policy is chosen for."""
+    """Circumstances for the choice of a policy."""
 
     size_bytes: Count | None
     """Of the sources; None where it is not known."""
@@ -155,7 +155,7 @@ class Row(Frozen):
 
 
 class Choice(Frozen):
-    """A policy with the reason for it, and all rows that were looked at."""
+    """A policy with its reason, and all rows of the decision table."""
 
     policy: Policy
     reason: str
@@ -185,7 +185,7 @@ def case_of(
 
 
 def choose(case: Case, rates: Rates) -> Choice:
-    """Choose a policy; `Policy.PER_JOB` where it cannot be told."""
+    """Choose a policy; `Policy.PER_JOB` without enough information."""
     rows = decision_table(case, rates)
     policy, reason = _decide(case, rates)
     return Choice(policy=policy, reason=reason, rows=rows, case=case, rates=rates)

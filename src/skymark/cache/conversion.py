@@ -67,7 +67,7 @@ def batches(files: Sequence[Path], kind: str, field: str | None) -> Iterator[Any
 
 
 def survey(files: Sequence[Path], kind: str, field: str | None) -> Survey:
-    """Read the rows of files once, and return what all of them need.
+    """Read the rows of files once, and return their common schema and their size.
 
     Raises:
         DataError: they have no common types, or there are none.
@@ -341,7 +341,7 @@ def _write_parquet(
 
 
 def _fitted(batch: object, schema: object) -> object:
-    """Return a batch as a table of a schema; columns that it lacks are null."""
+    """Return a batch as a table of a schema; missing columns are null."""
     import pyarrow as pa
 
     table = pa.Table.from_batches([batch])

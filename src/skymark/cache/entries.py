@@ -68,7 +68,7 @@ def entries(root: Path) -> Iterator[Entry]:
 
 
 def leftovers(root: Path) -> Iterator[Path]:
-    """Yield what builders have begun, and what is being removed: some live, some dead."""
+    """Yield unfinished builds and removals, of live and of dead processes."""
     for folder in FOLDERS:
         for path in sorted((root / folder).glob(".*")):
             if path.suffix in {PART, REMOVED}:
@@ -76,12 +76,12 @@ def leftovers(root: Path) -> Iterator[Path]:
 
 
 def entry_of_leftover(path: Path) -> Path:
-    """Return the entry that a builder's private directory was to become."""
+    """Return the entry for a builder's private directory."""
     return path.with_name(path.name[1:].rsplit(".", 2)[0])
 
 
 def lease_of(root: Path, path: Path, kind: str) -> str | None:
-    """Return who has an entry, in words; None for nobody."""
+    """Return the holder of an entry, in words; None without one."""
     if kind == "job":
         leases = Leases(path.parent / CLAIMS)
         if not leases.is_held(path.name):
@@ -142,7 +142,7 @@ def _entry(root: Path, path: Path, kind: str) -> Entry | None:
 
 
 class Cleaned(Frozen):
-    """What became of an entry."""
+    """Outcome of cleaning an entry."""
 
     name: str
     size_bytes: int
@@ -158,7 +158,7 @@ def clean(
     *,
     dry: bool = False,
 ) -> Iterator[Cleaned]:
-    """Remove entries that nobody alive uses; yields each as it goes.
+    """Remove entries without a live user; yields each as it goes.
 
     Args:
         root: directory of the caches.
@@ -204,7 +204,7 @@ def _clean_one(root: Path, entry: Entry, *, dry: bool) -> Cleaned:
 
 
 def _sweep(root: Path) -> Iterator[Cleaned]:
-    """Remove what dead builders left."""
+    """Remove the leftovers of dead builders."""
     for path in leftovers(root):
         with removing(entry_of_leftover(path)) as free:
             if free:

@@ -38,7 +38,7 @@ LONGEST_NAME = 100
 
 
 def job_name(variables: Mapping[str, str]) -> str:
-    """Return the name of the job that these variables are of, such as ``4711-0``.
+    """Return the name of a job from its scheduler's variables, such as ``4711-0``.
 
     Empty where no scheduler has set one.
     """
@@ -79,7 +79,7 @@ def job_directory(
 
 
 def note_command(directory: Path, pid: int) -> None:
-    """Note the process that a job's directory is for: it may outlive the one that made it."""
+    """Note the job's own process, which may outlive the process that made the directory."""
     with suppress(psutil.NoSuchProcess, OSError):  # it has ended already, or has all it needs
         write_whole(directory / COMMAND, Tenant.of(pid).model_dump_json().encode(), durable=False)
 
@@ -103,13 +103,13 @@ def sweep_jobs(root: Path) -> list[str]:
 
 
 def command_runs(directory: Path) -> bool:
-    """Whether a job's command goes on here after the process that waited for it was killed."""
+    """Whether a job's command still runs here although its waiting parent was killed."""
     tenant = Tenant.read(directory / COMMAND)
     return tenant is not None and tenant.machine == this_machine() and not tenant.is_gone
 
 
 def _claim(leases: Leases, folder: Path, name: str) -> tuple[Lease, Path]:
-    """Take the lease of a name that nobody has, and that no directory has."""
+    """Take the lease of an unused name, of which there is no directory."""
     chosen = name or f"here-{secrets.token_hex(4)}"
     while True:
         lease = leases.take(chosen)

@@ -49,7 +49,7 @@ def _usual() -> Path:
 
 
 def make_shared_folder(directory: Path) -> None:
-    """Make a directory whose group may do what the group of the one above may."""
+    """Make a directory with the group's rights of the directory above."""
     missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
     if not missing:
         return
@@ -79,7 +79,7 @@ def writable(directory: Path) -> None:
 
 
 def refusal(directory: Path, error: OSError) -> str:
-    """Return what keeps this user from writing an entry, and what to do."""
+    """Return the reason why this user may not write an entry, and the next step."""
     asked = Path(error.filename or directory.parent)
     place = next(path for path in (asked, *asked.absolute().parents) if os.path.lexists(path))
     remedy = f"run `chmod -R g+w {place}`" if place == asked else f"make {asked} for your group"
@@ -91,7 +91,7 @@ def refusal(directory: Path, error: OSError) -> str:
 
 
 def owner_of(path: Path) -> str:
-    """Return the name of the user whose a file is, or the number of one without a name."""
+    """Return the name of a file's owner, or the number of an owner without a name."""
     try:
         return path.owner()
     except (KeyError, OSError):
@@ -119,12 +119,12 @@ class Policy(StrEnum):
 
     @property
     def needs_data_set(self) -> bool:
-        """Whether it prepares one data set, which must be named."""
+        """Whether it prepares a named data set."""
         return self in {Policy.SHARED, Policy.PREBUILT, Policy.PARQUET, Policy.PARQUET_SHARED}
 
     @property
     def needs_data_of_run(self) -> bool:
-        """Whether a run can have it only for data that its user names."""
+        """Whether a run needs data named by its user for it."""
         return self is Policy.PREBUILT or self.converts
 
     @property
@@ -145,7 +145,7 @@ LONGEST_NAME = 60
 
 
 def folder_of(addresses: Sequence[str]) -> str:
-    """Return the name of the folder for the shards of a data set: another one for each."""
+    """Return the name of the folder for the shards of a data set, unique to it."""
     if not addresses:
         return "data"
     last = addresses[0].partition("?")[0].rpartition("/")[2]  # a query may hold a key
@@ -199,12 +199,12 @@ OF_VARIABLE = "SKYMARK_CACHE_ROWS_OF"
 
 
 def stand_in_variables(fingerprint: str, directory: Path) -> dict[str, str]:
-    """Return the variables by which a run reads kept rows in place of its data."""
+    """Return the variables that make a run read kept rows in place of its data."""
     return {KEPT_VARIABLE: str(directory), OF_VARIABLE: fingerprint}
 
 
 def stand_in(fingerprint: str | None, variables: Mapping[str, str]) -> list[Path]:
-    """Return the files that stand in for data of a fingerprint, in order; none where none do."""
+    """Return the kept files for data of a fingerprint, in order, if any."""
     directory = variables.get(KEPT_VARIABLE)
     if directory is None or fingerprint is None or variables.get(OF_VARIABLE) != fingerprint:
         return []

@@ -1,4 +1,4 @@
-"""Manifest of a built cache: what it was made of, and the digest of every file in it.
+"""Manifest of a built cache: its sources, and the digest of every file in it.
 
 A library may add files and locks as it likes, and none of them reaches the cache. Lock files are
 not linked: libraries refuse to open a link as a lock.
@@ -58,7 +58,7 @@ class CachedFile(Frozen):
 
 
 class CacheManifest(Frozen):
-    """A cache that was built from sources; written last, before it is put in its place."""
+    """Description of a built cache; written last, before the cache gets into its place."""
 
     data_set: str
     fingerprint: str
@@ -116,7 +116,7 @@ def sources_of(entry: Path, manifest: CacheManifest) -> Iterator[Source]:
 
 
 def read_manifest(entry: Path) -> CacheManifest | None:
-    """Return the manifest of an entry; None where there is none, or it is damaged."""
+    """Return the manifest of an entry; None if it is absent or damaged."""
     try:
         return CacheManifest.model_validate_json(read_regular(entry / MANIFEST))
     except (OSError, ValueError):
@@ -149,7 +149,7 @@ def is_strangers(entry: Path) -> bool:
 
 
 def verify_strangers(entry: Path, announce: Callable[[str], None]) -> None:
-    """Compare every file of an entry with its digest, where another user built it.
+    """Compare every file of another user's entry with its digest.
 
     Raises:
         CacheError: a file has other content.
@@ -163,7 +163,7 @@ def verify_strangers(entry: Path, announce: Callable[[str], None]) -> None:
 
 
 def damage(entry: Path, manifest: CacheManifest) -> list[str]:
-    """Return the files that are not what they were, by digest, in words."""
+    """Return the files whose digests differ, in words."""
     wrong = _wrong_sizes(entry, manifest)
     if wrong:
         return wrong

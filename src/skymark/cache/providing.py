@@ -114,7 +114,7 @@ def provided(
     turn: int = 0,
     stagger_s: float = STAGGER_S,
 ) -> Iterator[dict[str, str]]:
-    """Prepare a cache, keep it from being removed, and clear away what was this job's.
+    """Prepare a cache for a job, protect it from removal, and clean up after the job.
 
     Args:
         policy: any but `Policy.AUTO`, which is decided before.

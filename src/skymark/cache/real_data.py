@@ -160,7 +160,7 @@ def build_real_data(
 def sealed_real_data(
     root: Path, data: NamedData, announce: Callable[[str], None] = lambda _: None
 ) -> Path:
-    """Return the entry of data that was built before, every file compared with its digest.
+    """Return the prebuilt entry of data, after comparing every file with its digest.
 
     Raises:
         DataError: there is none, it is damaged, or the data has changed since; the message has the

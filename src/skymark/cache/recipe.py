@@ -75,17 +75,17 @@ class Recipe(Frozen):
 
     @property
     def kind(self) -> str | None:
-        """The kind of data; None for what only a command of the user's can read."""
+        """The kind of data; None for data that only a command of the user's reads."""
         return kind_of(self.sources) if self.sources else None
 
     @property
     def library(self) -> str | None:
-        """The library that reads it."""
+        """The library for this kind of data; None without one."""
         return None if self.kind is None or self.prepare else LIBRARIES[self.kind]
 
     @property
     def data_set(self) -> str:
-        """A name of the data set that can be a file's."""
+        """A name of the data set, fit for a file's name."""
         first = self.sources[0].name if self.sources else " ".join(self.prepare)
         if self.sources and (file := hub_file(self.sources[0].address)) is not None:
             return re.sub(r"[^A-Za-z0-9_-]+", "_", file[0])[:LONGEST_NAME]
@@ -100,7 +100,7 @@ class Recipe(Frozen):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 hex digest of all that decides what the cache holds."""
+        """SHA-256 hex digest of sources, options and library versions."""
         sources = [[source.address, source.split, source.version] for source in self.sources]
         return digest_of([sources, self.field, list(self.prepare), self.versions])
 
@@ -111,12 +111,12 @@ class Recipe(Frozen):
 
     @property
     def known_bytes(self) -> int:
-        """Size of the sources that tell theirs."""
+        """Total size of the sources with a known size."""
         return sum(source.size_bytes or 0 for source in self.sources)
 
     @property
     def source_bytes(self) -> int | None:
-        """Size of all sources; None where one does not tell it."""
+        """Total size of all sources; None if the size of any is unknown."""
         return total_bytes(self.sources)
 
     @property
@@ -154,7 +154,7 @@ class Recipe(Frozen):
         sealed: bool,
         snippet: str,
     ) -> CacheManifest:
-        """Return the manifest of a cache that was built now.
+        """Return the manifest of a cache built just now.
 
         Args:
             files: of its content.
@@ -238,7 +238,7 @@ def recipe_of(
 
 
 def version_of(library: str, python: str) -> str:
-    """Return the version of a library that an interpreter has.
+    """Return the version of a library in an interpreter's environment.
 
     Raises:
         CacheError: it has none, or cannot be started.

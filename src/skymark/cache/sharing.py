@@ -1,4 +1,4 @@
-"""Claims on entries of the cache, and the locks of files that they rest on.
+"""Claims on entries of the cache, and file systems without locks.
 
 A user first notes its use and then looks whether somebody removes the entry; who removes it first
 takes the entry and then looks for users. So at least one of the two sees the other.
@@ -38,13 +38,13 @@ def claims_beside(entry: Path) -> Leases:
 
 
 def claim_name(entry: Path) -> str:
-    """Return the name of the lease of an entry: readable, and another one for each entry."""
+    """Return the name of an entry's lease: readable and unique."""
     readable = re.sub(r"[^A-Za-z0-9_-]", "_", entry.name)[:LONGEST_NAME]
     return f"{readable}-{hashlib.sha256(entry.name.encode()).hexdigest()[:8]}"
 
 
 def users_of(entry: Path, leases: Leases | None = None) -> list[Tenant | None]:
-    """Return the processes that use an entry; None for one that cannot be told."""
+    """Return the users of an entry; None for an unreadable one."""
     leases = leases or claims_beside(entry)
     names = [name for name in leases.names(_use_prefix(entry)) if not leases.is_abandoned(name)]
     return [leases.holder(name) for name in names]
@@ -74,7 +74,7 @@ def taken_when_free(
     unless: Callable[[], bool] = lambda: False,
     busy: str = "has",
 ) -> Lease | None:
-    """Take the one lease of an entry, after all who came before.
+    """Take the one lease of an entry, after all earlier holders.
 
     Args:
         entry: there or not.
@@ -95,7 +95,7 @@ def taken_when_free(
 
 @contextmanager
 def exclusively(entry: Path, announce: Callable[[str], None] = lambda _: None) -> Iterator[Lease]:
-    """Hold the one lease of an entry, after all who came before."""
+    """Hold the one lease of an entry, after all earlier holders."""
     make_shared_folder(claims_beside(entry).directory)
     lease = taken_when_free(entry, announce)
     assert lease is not None, "nothing ends the wait but the lease"
@@ -108,7 +108,7 @@ def exclusively(entry: Path, announce: Callable[[str], None] = lambda _: None) -
 def fetching_alone(
     variables: Mapping[str, str], announce: Callable[[str], None]
 ) -> AbstractContextManager[object]:
-    """Return the barrier around what fills a cache that several runs share.
+    """Return the barrier around filling a cache that several runs share.
 
     Args:
         variables: this process's, which name the directory where a policy has chosen one.
@@ -120,7 +120,7 @@ def fetching_alone(
 
 @contextmanager
 def removing(entry: Path) -> Iterator[bool]:
-    """Claim an entry for removal; yields False, and claims nothing, where somebody has it."""
+    """Claim an entry for removal; yields False if it is in use."""
     leases = claims_beside(entry)
     leases.forget(claim_name(entry))
     lease = leases.take(claim_name(entry))
@@ -143,7 +143,7 @@ def _note_use(entry: Path) -> Lease | None:
 
 
 def _note_time(entry: Path) -> None:
-    """Note that an entry was used now, where it is this user's."""
+    """Note the time of use of this user's own entry."""
     with suppress(OSError):
         os.utime(entry)
 

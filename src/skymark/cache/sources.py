@@ -1,4 +1,4 @@
-"""Sources of data sets: files here, on the web or on the Hub, and what changed of them."""
+"""Sources of data sets: files here, on the web or on the Hub, and their changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_web(address: str) -> bool:
 
 
 def hub_file(address: str) -> tuple[str, str, str] | None:
-    """Return data set, revision and path of a file of the Hub; None for what is none."""
+    """Return data set, revision and path of a file of the Hub; None for other addresses."""
     match = HUB_FILE.fullmatch(address)
     return None if match is None else (match["name"], unquote(match["revision"]), match["path"])
 
@@ -119,7 +119,7 @@ def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables
 
 
 def kind_of(sources: tuple[Source, ...]) -> str | None:
-    """Return the kind of all sources; None where they have none that is known.
+    """Return the kind of all sources; None for an unknown kind.
 
     Raises:
         UsageError: they are of several.
@@ -132,13 +132,13 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
 
 
 def total_bytes(sources: Sequence[Source]) -> int | None:
-    """Return the size of all sources; None where one does not tell it, or there are none."""
+    """Return the size of all sources; None if any is unknown, or without sources."""
     sizes = [source.size_bytes for source in sources if source.size_bytes is not None]
     return sum(sizes) if sources and len(sizes) == len(sources) else None
 
 
 def _split_of(text: str) -> tuple[str | None, str]:
-    """Return the split that a text names, if any, and the address."""
+    """Return the split in a text, if any, and the address."""
     split, equals, address = text.partition("=")
     return (split, address) if equals and split.isidentifier() else (None, text)
 
@@ -177,7 +177,7 @@ GONE = "No such file or directory: {}"
 
 
 class Change(Frozen):
-    """A source that is not what it was."""
+    """Change of a source."""
 
     message: str
     """What a library says of it, as people meet it."""
@@ -187,7 +187,7 @@ class Change(Frozen):
 
 
 def changes(sources: Iterable[Source]) -> Iterator[Change]:
-    """Yield the sources that are not what they were when they were looked at."""
+    """Yield the changes of sources since skymark looked at them."""
     ask = cache(parquet_tables)  # a data set of the Hub has many files
     for source in sources:
         try:
@@ -200,7 +200,7 @@ def changes(sources: Iterable[Source]) -> Iterator[Change]:
 
 
 def require_unchanged(sources: Iterable[Source]) -> None:
-    """Refuse sources that changed since they were looked at.
+    """Refuse sources that have changed since skymark looked at them.
 
     Raises:
         CacheError: one has; the message names it.
@@ -246,7 +246,7 @@ def _changed(source: Source, now: Source) -> Change:
 
 
 def _state(source: Source) -> str:
-    """Return size and time of a file, or the version of what lies elsewhere."""
+    """Return size and time of a file, or the version of a remote source."""
     if not is_local(source):
         return f"version {source.version}"
     size, _, changed_ns = source.version.partition(" ")

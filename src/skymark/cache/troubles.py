@@ -1,4 +1,4 @@
-"""Troubles of a cache, found by looking: what a library says of them, their cause and a cure."""
+"""Troubles of a cache: the library's message, the cause and the cure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ANEW = "skymark cache clean its entry, then build it again"
 
 
 class Trouble(Frozen):
-    """Something that is wrong with a cache."""
+    """Fault of a cache."""
 
     message: str
     """What a library says of it, as people meet it."""
@@ -54,7 +54,7 @@ class Trouble(Frozen):
 def troubles(
     directory: Path, open_data: Callable[[str], NamedData | None] = lambda _: None
 ) -> Iterator[Trouble]:
-    """Look at a cache, skymark's or a library's own, and yield what is wrong with it.
+    """Look at a cache, skymark's or a library's own, and yield its faults.
 
     Args:
         directory: of the cache.
@@ -85,7 +85,7 @@ def troubles(
 def _of_sources(
     directory: Path, manifest: CacheManifest, open_data: Callable[[str], NamedData | None]
 ) -> Iterator[Trouble]:
-    """Find sources that are not what the cache was built of."""
+    """Find sources that have changed since the build of the cache."""
     try:
         changed = list(changes(sources_of(directory, manifest)))
     except ValueError:
@@ -173,7 +173,7 @@ def _denied(path: Path) -> Trouble:
 
 
 def _of_arrow(path: Path, size: int) -> Iterator[Trouble]:
-    """Find an Arrow file that was cut off: by its end, and by what `datasets` wrote of its size."""
+    """Find a truncated Arrow file, by its end and by the size that `datasets` noted."""
     cause = None
     with path.open("rb") as file:
         file.seek(max(0, size - len(ARROW_END)))

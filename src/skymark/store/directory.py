@@ -36,7 +36,7 @@ class DirectoryStore(Store):
         return self.root.absolute().as_uri()
 
     def check(self) -> None:
-        """Prove that the directory can be written; one that is not there is not made yet.
+        """Prove that the directory can be written; an absent one is not made yet.
 
         Raises:
             StoreRefusedError: its parent is not there, or may not be written.

@@ -102,7 +102,7 @@ def manifest_in(source: RunSource) -> Manifest | None:
 
 
 def recover_manifest(source: RunSource, directory: Path) -> bool:
-    """Take the manifest of a run from a store; returns whether it has a whole one.
+    """Take the manifest of a run from a store; returns whether it was whole.
 
     Raises:
         RunDirectoryError: the store's is of another plan than the records on disk.
@@ -120,7 +120,7 @@ def recover_manifest(source: RunSource, directory: Path) -> bool:
 
 
 def require_same_run(source: RunSource, sizes: Mapping[str, int], manifest: Manifest) -> None:
-    """Refuse to put a run where another plan's lies; a damaged manifest there is in nobody's way.
+    """Refuse to replace another plan's run; a damaged manifest does not count.
 
     Raises:
         RunDirectoryError: it holds another plan's run.
@@ -158,7 +158,7 @@ def _acceptable(source: RunSource) -> tuple[dict[str, int], list[str]]:
 
 
 def _differing(directory: Path, fetched: Collection[str]) -> list[str]:
-    """Return the files that differ from the run's digests: of those fetched, or missing."""
+    """Return the fetched or missing files that differ from the run's digests."""
     try:
         digests = read_sums(directory)
     except FileNotFoundError:  # the run was interrupted

@@ -23,7 +23,7 @@ Variables = Mapping[str, str]
 
 @dataclass(frozen=True)
 class ClientLibrary:
-    """The library that a kind of store is reached with."""
+    """Client library of a kind of store."""
 
     module: str
     install: str
@@ -32,7 +32,7 @@ class ClientLibrary:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreKind:
-    """A kind of store: all that is known of it before one is opened.
+    """Declaration of a kind of store.
 
     A module that declares one imports the client in the function that opens a store, because
     declarations are read by commands that store nothing.
@@ -118,7 +118,7 @@ class StoreKind:
         return self.lister(url)
 
     def secrets(self, variables: Variables) -> dict[str, str]:
-        """Return the values that another machine needs to use the store, of those that are set."""
+        """Return the set variables that another machine needs to use the store."""
         if not self.has_credentials(variables):
             return {}
         return {name: variables[name] for name in self.variables if variables.get(name)}
@@ -144,7 +144,7 @@ BUILT_IN = (
 
 
 def kind_of(url: str) -> StoreKind:
-    """Return the kind of store that an address names.
+    """Return the kind of store for an address.
 
     Raises:
         UsageError: it names none, or is no address of its kind, or the package that has the kind
@@ -177,13 +177,13 @@ def known_addresses() -> str:
 
 
 def default_urls(variables: Variables) -> tuple[str, ...]:
-    """Return the addresses of the stores that are used without being named."""
+    """Return the addresses of the default stores."""
     urls = (kind.default_url(variables) for kind in kinds())
     return tuple(url for url in urls if url is not None)
 
 
 def wanted_urls(named: Iterable[str], variables: Variables) -> tuple[str, ...]:
-    """Return the addresses of the stores that were named, and of those used by default, once."""
+    """Return the addresses of the named and the default stores, each once."""
     plain = (url.rstrip("/") for url in named)
     return tuple(dict.fromkeys((*plain, *default_urls(variables))))
 

@@ -72,7 +72,7 @@ class Store(RunSource, Protocol):
         """Remove one file; no error if there is none."""
 
     def complete(self, directory: Path) -> str | None:
-        """Finish a run's storing, and read back what that wrote.
+        """Finish storing a run, and read the result back.
 
         Called when the run's files no longer change, while the last of them are still being put;
         may be called again where it raised.

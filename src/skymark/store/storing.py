@@ -36,7 +36,7 @@ FLUSH_S = 15.0
 
 
 def stalled(token: str | None) -> str:
-    """Return the beginning of the message that a store takes nothing.
+    """Return the beginning of the message about a stalled store.
 
     Args:
         token: of `STALL_VARIABLE`: a client that follows the run looks for the message with it.
@@ -83,12 +83,12 @@ class Storing:
         self._held_at: float | None = None
 
     def expect(self, store: Store, sizes: Mapping[str, int]) -> None:
-        """Tell the upload to a store which files it holds already, by size in bytes."""
+        """Tell the upload to a store the sizes of its files, in bytes."""
         if store in self._uploads:
             self._uploads[store].expect(sizes)
 
     def seen(self, store: Store, path: str, data: bytes) -> None:
-        """Tell the upload to a store which bytes were just read from it."""
+        """Tell the upload to a store the bytes just read from it."""
         if store in self._uploads:
             self._uploads[store].seen(path, data)
 
@@ -103,7 +103,7 @@ class Storing:
             upload.changed(cell, paths)
 
     def hold(self) -> list[str]:
-        """Keep uploads still for a round; return the addresses of those that were not in time.
+        """Keep uploads still for a round; return the addresses of the late ones.
 
         They stay still over the rounds of one worker, so that a round does not wait for what the
         one before it left. Where that lasts for `HELD_S` they go on for `RESPITE_S`.
@@ -165,7 +165,7 @@ class Storing:
         return outcomes
 
     def flush(self, wait_s: float = FLUSH_S) -> list[str]:
-        """Send the remaining files of an interrupted run; return the addresses that lack some."""
+        """Send the remaining files of an interrupted run; return incomplete addresses."""
         if not self._uploads:
             return []
         with ThreadPoolExecutor(len(self._uploads)) as pool:
@@ -214,7 +214,7 @@ class Storing:
 def _told_when_stalled(
     store: Store, upload: Upload | None, announce: Callable[[str], None]
 ) -> Iterator[None]:
-    """Say once that a store takes no file while some are left, or does not complete the run."""
+    """Say once that a store is stalled: it takes no file, or does not complete the run."""
     over = threading.Event()
 
     def watch() -> None:

@@ -64,7 +64,7 @@ class Upload:
             thread.start()
 
     def expect(self, sizes: Mapping[str, int]) -> None:
-        """Take sizes of files that the store holds: those are compared before they are sent."""
+        """Take the sizes of stored files, which are compared before they are sent."""
         self._there = sizes
 
     def seen(self, path: str, data: bytes) -> None:
@@ -134,7 +134,7 @@ class Upload:
         return self.unstored()
 
     def _replaced_rounds(self) -> list[str]:
-        """Return the store's rounds of cells that have a record by now."""
+        """Return the store's rounds of cells with a record."""
         files = set(RunDirectory(self._directory).files()) - self._withheld
         return [
             path
@@ -222,7 +222,7 @@ class Upload:
             raise StoreUnavailableError(f"{self.store.url} gave back other bytes of {path}")
 
     def _replaced_samples(self, path: str) -> str | None:
-        """Return the path of a record's samples where another worker's lie in their place."""
+        """Return the path of a record's samples if another worker's are in their place."""
         folder, _, name = path.partition("/")
         samples = f"samples/{name.removesuffix('.json')}.parquet"
         if folder != "records" or samples not in self._stored:
@@ -275,7 +275,7 @@ class Upload:
 
 
 def _is_another_workers(path: str, theirs: bytes, ours: bytes) -> bool:
-    """Whether what is stored is another worker's record of the same cell."""
+    """Whether the stored record is another worker's of the same cell."""
     if not path.startswith("records/"):
         return False
     try:

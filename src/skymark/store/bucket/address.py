@@ -106,7 +106,7 @@ def bucket_and_prefix(url: str) -> tuple[str, str]:
 
 
 def _endpoint(bucket: str, variables: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the name of the variable that is set and its endpoint, or None and None."""
+    """Return the endpoint's variable and value, or None and None."""
     variable = next((name for name in ENDPOINT_VARIABLES if variables.get(name)), None)
     if variable is None:
         return None, None
@@ -158,7 +158,7 @@ def has_keys(variables: Mapping[str, str]) -> bool:
 
 
 def wants_profile(variables: Mapping[str, str]) -> bool:
-    """Return whether there is a profile, and no credentials that boto3 would prefer to it."""
+    """Return whether a profile is the first of boto3's sources of credentials."""
     if has_keys(variables) or variables.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return False
     return bool(variables.get("AWS_PROFILE")) or any(
@@ -173,7 +173,7 @@ def reads_profile(variables: Mapping[str, str]) -> bool:
 
 
 def profile_region() -> str | None:
-    """Return the region of the chosen profile, None where there is none. Needs boto3."""
+    """Return the region of the chosen profile, or None. Needs boto3."""
     try:
         region: str | None = load_object("boto3.session:Session")().region_name
     except load_object("botocore.exceptions:BotoCoreError"):  # said when keys are asked for
@@ -189,7 +189,7 @@ def has_boto3() -> bool:
 
 
 def require_findable(variables: Mapping[str, str]) -> None:
-    """Refuse variables that ask for credentials which cannot be had.
+    """Refuse variables that ask for unavailable credentials.
 
     Raises:
         StoreRefusedError: a key is set but empty, one is there without the other, or a profile is

@@ -201,7 +201,7 @@ def explained(address: BucketAddress, path: str) -> Iterator[None]:
 
 
 def _raise(address: BucketAddress, text: str) -> NoReturn:
-    """Raise skymark's error for a text of obstore's, which is not kept as a cause."""
+    """Raise skymark's error for a text of obstore's, without keeping the text."""
     place = _place(address)
     status = int(match[1]) if (match := _STATUS.search(text)) else None
     code = match[1] if (match := _CODE.search(text)) else None
@@ -233,7 +233,7 @@ def _raise(address: BucketAddress, text: str) -> NoReturn:
 
 
 def _raise_for_connection(place: str, text: str) -> NoReturn:
-    """Raise for a request that got no answer."""
+    """Raise the error of a request without an answer."""
     if "certificate" in text.lower():
         raise StoreRefusedError(
             f"{place}: its certificate is not trusted; point SSL_CERT_FILE at the authority's file"

@@ -212,7 +212,7 @@ class BucketStore(Store):
             await self._calls.in_time(self._client.delete_async(path))
 
     async def _list(self, pages: int | None = None) -> dict[str, int]:
-        """Return sizes by path, of the first pages only where that is asked for."""
+        """Return sizes by path, of all pages or the first ones."""
         sizes: dict[str, int] = {}
         listing = self._client.list(chunk_size=NAMES_PER_PAGE)
         with explained(self.address, ""):

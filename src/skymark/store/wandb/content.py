@@ -48,7 +48,7 @@ class RunContent:
         self.manifest = read_manifest(directory)
 
     def require_whole(self) -> None:
-        """Refuse a damaged run: its artifact would hold what was not measured.
+        """Refuse a damaged run: its artifact would hold false data.
 
         Raises:
             StoreRefusedError: a file of the artifact is not as it was written.
@@ -68,12 +68,12 @@ class RunContent:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The records that can be read, in the plan's order; damaged ones go as files only."""
+        """The readable records, in the plan's order; damaged ones go as files only."""
         return self.run.records
 
     @cached_property
     def figures(self) -> tuple[str, ...]:
-        """Columns of figures: every metric, the intervals of those that are compared, the price."""
+        """Columns of figures: every metric, intervals of compared ones, the price."""
         shared = self.run.declaration.shared
         names = (
             names_of_metric(metric) if metric.compared else (metric.name,) for metric in shared
@@ -101,7 +101,7 @@ class RunContent:
 
     @property
     def files(self) -> list[str]:
-        """Paths of all that the artifact holds; rounds of unfinished cells stay behind."""
+        """Paths of the artifact's files; rounds of unfinished cells stay behind."""
         paths = RunDirectory(self.directory).files()
         return [path for path in paths if _is_sent(path)]
 
@@ -117,7 +117,7 @@ class RunContent:
         }
 
     def configuration(self) -> dict[str, Any]:
-        """Return what the run was asked to do, and where it ran."""
+        """Return the run's configuration and its machine."""
         manifest = self.manifest
         told = manifest.model_dump(
             mode="json",
@@ -136,7 +136,7 @@ class RunContent:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return every figure of every cell as ``CELL/FIGURE``; what is missing is left out."""
+        """Return every figure of every cell as ``CELL/FIGURE``; leaves out missing ones."""
         rows = rows_of(self.records, self.run.declaration)
         summary: dict[str, Any] = {}
         for record, row in zip(self.records, rows, strict=True):
@@ -152,7 +152,7 @@ class RunContent:
         return [[row[name] for name in names] for row in rows]
 
     def bars(self) -> dict[str, list[list[Any]]]:
-        """Return, by scenario, the primary metric of each of its cells that has it."""
+        """Return the primary metric of each cell, by scenario."""
         primary = self.run.declaration.primary
         bars: dict[str, list[list[Any]]] = {}
         for record in self.records:

@@ -31,7 +31,7 @@ POLL_S = 0.5
 
 
 class IncompleteError(StoreUnavailableError):
-    """Error of a W&B server that answers and does not hold all of the run."""
+    """Error of a W&B server that holds only a part of the run."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class OfflineRun:
 
 
 def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Return the offline run of the directory's content; log and read one where there is none.
+    """Return the offline run of the directory's content; log and read a new one if needed.
 
     Raises:
         StoreRefusedError: it cannot be written.
@@ -94,7 +94,7 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
 
 
 def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
-    """Return the offline run that is there, if it agrees with the directory."""
+    """Return the existing offline run, if it agrees with the directory."""
     logged = _logged_in(home_of(content))
     if logged is None or not _agrees(logged, content, place, limits):
         return None

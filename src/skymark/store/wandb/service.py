@@ -32,11 +32,11 @@ PAGE = 1000
 
 
 class AbsentError(Exception):
-    """Error of a run, file or artifact that is not there."""
+    """Error of an absent run, file or artifact."""
 
 
 class OversizedError(Exception):
-    """Error of a file that is larger than any of skymark's, or than its artifact says."""
+    """Error of a file that is larger than allowed, or than its artifact says."""
 
 
 class Service:
@@ -71,7 +71,7 @@ class Service:
         return self._api.settings["entity"] or self._api.default_entity
 
     def put(self, run: list[str], path: str, root: str) -> None:
-        """Upload one file of a run from a directory; the run is made where it is not there yet."""
+        """Upload one file of a run from a directory; makes the run if it is absent."""
         self._run(run, make=True).upload_file(str(Path(root, FOLDER, path)), root=root)
 
     def get(self, run: list[str], path: str, root: str) -> None:
@@ -79,7 +79,7 @@ class Service:
         _download(self._file(run, path), Path(root))
 
     def sizes(self, run: list[str]) -> dict[str, int]:
-        """Return the sizes of a run's files by path; empty for a run that is not there."""
+        """Return the sizes of a run's files by path; empty for an absent run."""
         try:
             files = self._run(run).files(per_page=PAGE)
         except AbsentError:

@@ -36,7 +36,7 @@ class RunFiles(RunSource):
     parallel = CALLS
 
     def __init__(self, entity: str | None, project: str, id: str, limits: Limits) -> None:
-        """Name the run; an entity that is not named is the key's default."""
+        """Name the run; without an entity it is the key's default."""
         self.project = project
         self.id = id
         self._entity = entity
@@ -45,7 +45,7 @@ class RunFiles(RunSource):
 
     @property
     def url(self) -> str:
-        """The run's address; before the first contact, without an entity that was not named."""
+        """The run's address; plain ``wandb`` until its entity is known."""
         return f"wandb://{self._entity}/{self.project}/runs/{self.id}" if self._entity else "wandb"
 
     def get(self, path: str) -> bytes:
@@ -280,7 +280,7 @@ def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store
 
 
 def _has_key(limits: Limits) -> bool:
-    """Whether wandb has credentials; asked of its library where the variable does not say."""
+    """Whether wandb has credentials, by the variable or else by its library."""
     if os.environ.get(KEY_VARIABLE):
         return True
     with closing(Client(limits)) as client:
