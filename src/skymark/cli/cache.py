@@ -190,7 +190,7 @@ def use(
     from skymark.cache.choosing import known_rates
     from skymark.cache.providing import provided
     from skymark.cache.sharing import refused_locks
-    from skymark.execute.ranks.turn import turn_of
+    from skymark.execute.ranks.reading import turn_of
 
     if not command:
         raise UsageError("give the job's command behind --, such as -- python train.py")

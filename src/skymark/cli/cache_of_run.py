@@ -18,8 +18,7 @@ from skymark.cli.caller import note, print_plain
 from skymark.execute.named_data import data_names, require_data
 from skymark.execute.partition.shard import Shard
 from skymark.execute.ranks.rank import ALONE
-from skymark.execute.ranks.reading import rank_here
-from skymark.execute.ranks.turn import turn_of
+from skymark.execute.ranks.reading import rank_here, turn_of
 from skymark.model.data import NamedData
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan

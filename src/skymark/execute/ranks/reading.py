@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import combinations
 
+from skymark.cache.jobs import PARTS
 from skymark.execute.ranks.rank import (
     ALONE,
     LARGEST,
@@ -310,3 +312,28 @@ def _is_alone(rank: Rank) -> bool:
     """Whether there is one worker only, by all that is known."""
     several = isinstance(rank, ReplicaRank) and rank.completion > 0
     return rank.count == 1 and not several
+
+
+def turn_of(variables: Variables) -> int:
+    """Return the number of jobs that start before this one; 0 where nothing tells it.
+
+    A task of an array of Slurm has its place in the array, wherever the array's numbers begin.
+    Where its numbers have gaps that nothing tells, it has the largest place that they leave. What
+    is no number does not count.
+    """
+    turns = [_number_or_none(variables, name) or 0 for name in PARTS]
+    return max(_slurm_turn(variables), *turns)
+
+
+def _slurm_turn(variables: Variables) -> int:
+    with suppress(UsageError):
+        rank = slurm_rank(variables)
+        return 0 if rank is None else rank.index
+    task, first = _number_or_none(variables, TASK), _number_or_none(variables, FIRST)
+    return max(0, (task or 0) - (first or 0)) // (_number_or_none(variables, STEP) or 1)
+
+
+def _number_or_none(variables: Variables, name: str) -> int | None:
+    with suppress(UsageError):
+        return number(variables, name)
+    return None
