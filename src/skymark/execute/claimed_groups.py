@@ -1,7 +1,7 @@
-"""A run that several processes share: each takes groups that nobody has, until none is left.
+"""A run that several processes share: each claims free groups until none is left.
 
-They may come at any time, on one machine or on several that share a disk. Who dies loses what it
-held: another one takes over its groups and goes on with the rounds that it left.
+They may come at any time, on one machine or on several that share a disk. If one dies, another
+takes over its groups and goes on with the rounds that are there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TakenGroup(NamedTuple):
 
 
 class Groups:
-    """The groups of a plan, of which each process takes the next that nobody has."""
+    """The groups of a plan; each process claims the next free one."""
 
     def __init__(
         self,
@@ -74,10 +74,10 @@ class Groups:
         self._poll_s = poll_s
 
     def take(self) -> Iterator[TakenGroup]:
-        """Yield groups that have cells without a record, each held until the next is asked for.
+        """Yield groups that have cells without a record; each is held until the next.
 
-        When all that are left are held by others, one process waits, to take over those of any
-        that dies; the others have nothing to do here.
+        When other processes hold all groups that are left, one process waits for the case that a
+        holder dies; the others end.
         """
         watch: Lease | None = None
         try:

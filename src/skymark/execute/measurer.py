@@ -53,7 +53,7 @@ class Observer(Protocol):
 
 @dataclass
 class Measurer:
-    """Measures rounds of a run's cells when it is told to, and writes their records."""
+    """Measures rounds of a run's cells, and writes their records."""
 
     plan: Plan
     suite: Suite
@@ -88,19 +88,19 @@ class Measurer:
         self._judges = None if self.suite.judge is None else Judges(self.suite.judge)
 
     def close(self) -> None:
-        """End the processes that judge, and one that waits for its cells; safe to call again."""
+        """End the judges and a worker that waits for its cells; safe to call again."""
         if self._judges is not None:
             self._judges.close()
         if not self.pool.keeps:
             self.pool.close()
 
     def processes(self, ids: Collection[str] | None = None) -> dict[str, list[Cell]]:
-        """Return open cells by the first group of those that a process serves, in order.
+        """Return open cells by the first group of each process, in order.
 
-        That is one group, or all that run in the same venv where the suite shares its processes.
+        A process serves one group, or all groups of a venv if the suite shares its processes.
 
         Args:
-            ids: of the cells that are meant; None for all.
+            ids: ids of the chosen cells; None for all.
         """
         groups = self.open.groups(ids)
         if not self.suite.shares_process:
@@ -161,7 +161,7 @@ class Measurer:
         try:
             return self._judges.judged(cell, measured, worker.kind, log, timeout_s)
         except WorkerError as error:
-            # What it handed over goes with a worker that was killed meanwhile.
+            # The evidence is lost with a worker that was killed meanwhile.
             if (cause := worker.death()) is not None:
                 raise WorkerError(cause) from error
             raise
@@ -200,7 +200,7 @@ class Measurer:
                             worker.kill()
                             break
             except WorkerError as error:
-                # What killed it once, for want of memory perhaps, may be over.
+                # Want of memory, for instance, may have killed it only once.
                 if not (may_start_again and error.cause.kind == DIED):
                     self._fail_all(waiting, explained(error, start, worker))
                 may_start_again = False
@@ -319,7 +319,7 @@ class Measurer:
         return True
 
     def _fail_all(self, waiting: deque[Cell], error: WorkerError) -> None:
-        """End the cells whose worker did not start; what it wrote is in the log of the first."""
+        """End the cells whose worker did not start; its output is in the first cell's log."""
         log = self.run.log_path(waiting[0]).name
         for cell in list(waiting)[1:]:
             with self.run.open_log(cell).open("a") as others:

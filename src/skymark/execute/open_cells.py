@@ -35,7 +35,7 @@ class UnfinishedCell:
     rounds: list[RoundResult] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
     warnings: dict[str, StabilityWarning] = field(default_factory=dict)
-    """What went wrong around the rounds, by kind."""
+    """Warnings about the rounds, by kind."""
     accelerator: str | None = None
     """The accelerator that its library sees; None where the platform has none."""
     next_round: int = 0
@@ -53,7 +53,7 @@ class UnfinishedCell:
             doubtful: kinds of causes that are no proof the first time.
 
         Returns:
-            Whether it was left out, so that another is to be measured.
+            Whether it was left out, and another one is needed.
         """
         cause = result.verification.cause
         if cause is None or cause.kind not in doubtful or DOUBTFUL_ROUND in self.warnings:
@@ -109,7 +109,7 @@ class UnfinishedCell:
 
 
 class OpenCells:
-    """The cells of a run that have no record yet, by id, and the records of the others."""
+    """The cells of a run that have no record yet, and the records of the others."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class OpenCells:
         """Read the results of an earlier, interrupted run.
 
         Args:
-            is_to_run_again: whether the cell of an earlier record gets a new one; that of a cell
-                that could not be set up always does.
+            is_to_run_again: whether a cell with an earlier record is measured again. A cell that
+                could not be set up always is.
         """
         for planned in self._planned:
             cell = planned.cell

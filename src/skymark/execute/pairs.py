@@ -78,7 +78,7 @@ class Pairs:
     def _directory(
         self, session: Session, side: Literal["baseline", "candidate"]
     ) -> tuple[Path, Mapping[str, Store], Manifest]:
-        """Return directory, stores and manifest of one run, which names the other.
+        """Return the directory, stores and manifest of one run. The manifest names the other run.
 
         The baseline's manifest has the commit that it runs.
         """
@@ -125,7 +125,7 @@ class PairedRuns:
 
     The rounds of a pair follow one another, each in a process of its own. Which revision is first
     changes from pair to pair and from cell to cell, so a machine that gets steadily slower harms
-    both alike. A cell that ended badly in one run is measured by itself in the other.
+    both alike. A cell that ended badly in one run is measured alone in the other.
     """
 
     def __init__(self, baseline: Measurer, candidate: Measurer) -> None:
@@ -171,7 +171,7 @@ class PairedRuns:
         return baseline.open.ended(), candidate.open.ended()
 
     def _ids_again(self, retry: Collection[Status]) -> set[str]:
-        """Return the cells of which a run has a record that is not to stand."""
+        """Return the ids of cells that have a record in a run and are measured again."""
         return {
             cell.id
             for cell in self._cells
@@ -222,7 +222,7 @@ def _rounds(measurer: Measurer, cell: Cell) -> Sequence[Round]:
 
 
 def _next_number(measurer: Measurer, cell: Cell) -> int:
-    """Return the number after those of all rounds that a cell has, an old record's included."""
+    """Return the number of a cell's next round, after all rounds of an old record, too."""
     record = measurer.run.record(cell)
     recorded = () if record is None else (round.round + 1 for round in record.rounds)
     begun = measurer.open[cell].next_round if cell in measurer.open else 0

@@ -23,15 +23,15 @@ PREPARE_TIMEOUT_S = 1800.0
 
 
 def prepare(measurer: Measurer, is_to_run_again: Callable[[Record], bool]) -> None:
-    """Do everything that comes before the first round of a run.
+    """Prepare the cells of a run for their first round.
 
     Args:
         measurer: of the run.
-        is_to_run_again: whether the cell of an earlier record gets a new one; that of a cell
-            that could not be set up always does.
+        is_to_run_again: whether a cell with an earlier record is measured again. A cell that
+            could not be set up always is.
 
     Raises:
-        UsageError: workers run an earlier revision, and none answers as one of this skymark does.
+        UsageError: workers run an earlier revision, which speaks another protocol.
     """
     measurer.open.take_up(is_to_run_again)
     _refuse(measurer)
@@ -76,7 +76,7 @@ def _build_venvs(measurer: Measurer) -> None:
 
 
 def _look_for_accelerators(measurer: Measurer) -> None:
-    """End the cells whose library would fall back to the CPU; note what the others see."""
+    """End the cells whose library would fall back to the CPU; note the others' accelerators."""
     platform = measurer.interpreters.platform
     if platform == "cpu":
         return
@@ -101,7 +101,7 @@ def _look_for_accelerators(measurer: Measurer) -> None:
         seen = {**known, **told}
     for question, asking in askers.items():
         if (answer := seen.get(question)) is None:
-            continue  # no worker started; those that are to measure tell why
+            continue  # no worker started; the start for the rounds tells why
         for asker in asking:
             if asker.library.measured in answer.absent:
                 continue  # the worker tells how to install it
@@ -113,7 +113,7 @@ def _look_for_accelerators(measurer: Measurer) -> None:
 
 
 def _make_data(measurer: Measurer) -> None:
-    """Have workers make the data that is not there."""
+    """Have workers make absent data."""
     cells = [unfinished.planned.cell for unfinished in measurer.open.by_id.values()]
     announce = measurer.observer.stage
     with fetching_alone(os.environ, announce):
@@ -134,7 +134,7 @@ def _make_data_of(
     worker: WorkerProcess,
     cell: Cell,
 ) -> None:
-    """Have a cell's data made, while the next process that is to make some imports its library.
+    """Have a cell's data made, while the next process imports its library.
 
     Args:
         measurer: of the run.
@@ -154,9 +154,9 @@ def _make_data_of(
 
 
 def _unprepared(measurer: Measurer, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return the cells whose data a worker is asked to make.
+    """Return the cells whose data is absent.
 
-    All of an earlier revision: only its own code tells what it lacks.
+    All for an earlier revision, because only its own code can tell.
     """
     if measurer.interpreters.package is not None:
         return cells
@@ -164,10 +164,10 @@ def _unprepared(measurer: Measurer, cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def _require_answer(measurer: Measurer) -> None:
-    """Have a worker of an earlier revision start, of any adapter, and end it.
+    """Start a worker of an earlier revision, of any adapter, and end it.
 
     Raises:
-        UsageError: none answers as a worker of this skymark does.
+        UsageError: no adapter's worker speaks this skymark's protocol.
     """
     faults = []
     for group, cells in measurer.open.groups().items():
@@ -183,7 +183,7 @@ def _require_answer(measurer: Measurer) -> None:
 
 
 def _fault_at_start(measurer: Measurer, group: str, cells: Sequence[Cell]) -> str | None:
-    """Return why a worker does not answer; None for one that does, if of a fault of its own."""
+    """Return the fault that keeps a worker from answering; None for any answer."""
     try:
         worker = measurer.worker(group, cells)
     except WorkerError as error:

@@ -44,8 +44,8 @@ def begin_or_resume(
 ) -> RunDirectory:
     """Return the directory of a run that begins, or of the same plan's run that goes on.
 
-    What a store has and the directory has not, or has damaged, is brought first. What is damaged
-    everywhere is set aside and measured again, and a manifest made anew.
+    Files that are absent or damaged in the directory come from a store first. A file that is
+    damaged everywhere is set aside and its cell measured again; a manifest is made anew.
 
     Args:
         path: the run's directory.

@@ -46,11 +46,11 @@ class FinishedRun:
     path: Path
     """Its directory."""
     records: tuple[Record, ...]
-    """Of the cells that were to be run here, in the plan's order."""
+    """Records of the cells that were run here, in the plan's order."""
     stored: tuple[Stored, ...]
-    """What was read back from each remote store."""
+    """Copies that were read back from each remote store."""
     ended: bool = True
-    """Whether the run came to its end; else others of those that share it go on."""
+    """Whether the run came to its end; False while other processes go on with it."""
     baseline: FinishedRun | None = None
     """The run of the revision that it was measured in pairs with; None for a run by itself."""
 
@@ -80,19 +80,19 @@ def run(
     """Carry out a plan into a directory, and into remote stores besides.
 
     Args:
-        plan: what to run.
+        plan: the cells.
         results: its directory and stores, and whether a run of the same plan is continued there.
-        observer: told how it goes.
+        observer: callbacks for progress.
         strategy: `Sweeps` for a run or a shard of one, `Pairs` to compare it with a revision,
             `ClaimedGroups` to share it with other processes.
-        own: give each adapter an environment of its own; else use the running one.
-        cache_policy: where libraries keep their caches, for the manifest.
+        own: give each adapter a venv of its own. False uses the running interpreter.
+        cache_policy: the place of libraries' caches, for the manifest.
 
     Raises:
         UsageError: the plan cannot be measured so, or this machine lacks what its platform asks
             for; nothing was measured.
-        RunDirectoryError: the directory, or a store, holds another plan's run, or this one that is
-            not to be continued, or cannot be written.
+        RunDirectoryError: the directory or a store holds another plan's run, or a run of this plan
+            without `results.resume`, or cannot be written.
         StoreRefusedError: a store will not take the run; nothing was measured.
         StorageFullError: a write was refused in the middle; what was written is intact.
     """
@@ -104,13 +104,13 @@ def run(
 
 @dataclass(frozen=True)
 class Session:
-    """A plan that is carried out, with all that its runs have in common."""
+    """A plan that is carried out, with the common parts of its runs."""
 
     plan: Plan
     results: Results
     observer: Observer
     own: bool
-    """Whether each adapter gets an environment of its own."""
+    """Whether each adapter gets a venv of its own."""
     cache_policy: str | None = None
 
     @cached_property
@@ -158,12 +158,12 @@ class Session:
 
         Args:
             path: the directory, made if absent.
-            stores: of the run, by the address that the user named.
+            stores: the run's stores by the address that the user named.
             manifest: of the run as it would begin here.
 
         Raises:
-            RunDirectoryError: the directory, or a store, holds another plan's run, or this one
-                that is not to be continued, or cannot be written.
+            RunDirectoryError: the directory or a store holds another plan's run, or a run of this
+                plan without `results.resume`, or cannot be written.
             StoreRefusedError: a store will not take the run.
         """
         announce, resume = self.observer.stage, self.results.resume
@@ -178,7 +178,7 @@ class Session:
             yield OpenedRun(self, directory, storing)
 
     def interpreters(self, code: RevisionCode | None = None) -> Interpreters:
-        """Return what workers run in: with the code and the pins of a revision, or these."""
+        """Return the interpreters of workers, with a revision's code and pins or with these."""
         requirements, package = (None, None) if code is None else (code.requirements, code.package)
         return Interpreters(
             Venvs(self.cache, self.observer.stage, requirements) if self.own else None,
@@ -202,7 +202,7 @@ class Session:
 
     @contextmanager
     def measuring(self, runs: Sequence[OpenedRun]) -> Iterator[None]:
-        """Hold the machine's measuring lock; send what can be sent at once if interrupted."""
+        """Hold the machine's measuring lock; if interrupted, flush the stores of runs."""
         try:
             with measuring(announce=self.observer.stage):
                 yield
@@ -222,10 +222,10 @@ class OpenedRun:
     storing: Storing
 
     def finish(self, records: Sequence[Record]) -> list[Stored]:
-        """Write the end of the run, and return what each store holds of it.
+        """Write the end of the run, and return its copies in stores.
 
         Args:
-            records: those that need no reading.
+            records: records that need no reading.
         """
         announce = self.session.observer.stage
         write_end(self.directory, self.session.plan, records)
@@ -234,17 +234,17 @@ class OpenedRun:
         return self.storing.finish(self.session.results.store_wait_s, announce)
 
     def bring_other_parts(self, stores: Iterable[Store]) -> bool:
-        """Bring what other workers stored of a run, if with it every cell has a record.
+        """Fetch the parts of other workers from a store, if every cell has a record then.
 
-        Call it when this worker's part is stored: then the last one finds all others'. Where two
-        end at the same moment, both may; they write the same. A store that cannot be read spoils
-        no part.
+        Call it when this worker's part is stored, so that the last worker finds all parts. Two
+        workers that end at the same moment may both fetch them and write the same end. A store that
+        cannot be read leaves this worker's part as it is.
 
         Args:
-            stores: where all workers store.
+            stores: stores that all workers share.
 
         Returns:
-            Whether the run is whole here by that, and was not before.
+            Whether the run was not whole here before, and is now.
         """
         announce = self.session.observer.stage
         own = set(self.directory.files())
@@ -276,12 +276,12 @@ def write_end(directory: RunDirectory, plan: Plan, records: Iterable[Record] = (
     Args:
         directory: of the run.
         plan: the run's.
-        records: those that need no reading.
+        records: records that need no reading.
     """
     known = {record.cell_hash: record for record in records}
     cells = [planned.cell for planned in plan.cells]
     found = [known.get(cell.hash) or directory.record(cell) for cell in cells]
-    # What is there of a cell without a record is damaged, or another machine writes it.
+    # The files of a cell without a record are damaged, or another machine writes them.
     lost = [cell for cell, record in zip(cells, found, strict=True) if record is None]
     end = {
         "ended_at": datetime.now(UTC),

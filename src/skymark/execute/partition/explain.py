@@ -29,7 +29,7 @@ ENOUGH = {"weighted": "even:{}", "two-level": "two-level:{}x1", "waves": "waves:
 
 
 class WorkerPart(Frozen):
-    """The part of one worker, with what it comes to."""
+    """The part of one worker: its keys, cells and time."""
 
     number: int
     """Of the worker among all, from 0."""
@@ -151,7 +151,7 @@ class ResourceRequest(Frozen):
 def requests_of(
     split: Split, total_cpus: int | None = None, total_memory_gb: float | None = None
 ) -> tuple[ResourceRequest, ...]:
-    """Return what each process of a split asks for, so that those that run at once fit the total.
+    """Return the request of each process, so that the processes of one moment fit the total.
 
     A worker with more CPUs than another gets more of either, in proportion. Without a total, the
     CPUs are those that the split names.
