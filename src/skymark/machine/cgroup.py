@@ -38,7 +38,7 @@ def limits_of(
 def _groups_of(file: Path, cgroups: Path) -> list[Path]:
     """Return the directories of the process's groups and of all that enclose them."""
     found: list[Path] = []
-    for line in (_text(file) or "").splitlines():
+    for line in (text_of(file) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         hierarchy = cgroups if not controllers else cgroups / controllers.removeprefix("name=")
         group = hierarchy / path.lstrip("/")
@@ -50,7 +50,7 @@ def _groups_of(file: Path, cgroups: Path) -> list[Path]:
 
 
 def _quota_cores(group: Path) -> float | None:
-    if (line := _text(group / "cpu.max")) is not None:
+    if (line := text_of(group / "cpu.max")) is not None:
         quota, period = line.split()
         return None if quota == "max" else int(quota) / int(period)
     quota_us = _number(group / "cpu.cfs_quota_us")
@@ -72,13 +72,13 @@ def oom_kills(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgr
     counts = []
     for group in _groups_of(proc / "cgroup", cgroups):
         for name in ("memory.events", "memory.oom_control"):
-            lines = (line.split() for line in (_text(group / name) or "").splitlines())
+            lines = (line.split() for line in (text_of(group / name) or "").splitlines())
             counts += [int(words[1]) for words in lines if words[:1] == ["oom_kill"]]
     return sum(counts)
 
 
 def _throttled_share(group: Path) -> float | None:
-    lines = (line.split() for line in (_text(group / "cpu.stat") or "").splitlines())
+    lines = (line.split() for line in (text_of(group / "cpu.stat") or "").splitlines())
     counts = {words[0]: int(words[1]) for words in lines if len(words) == 2}
     periods = counts.get("nr_periods", 0)
     return counts["nr_throttled"] / periods if periods and "nr_throttled" in counts else None
@@ -93,15 +93,16 @@ def container_of(root: Path = Path("/")) -> str | None:
     if (root / "run/.containerenv").exists():
         return "podman"
     # systemd's interface for containers: https://systemd.io/CONTAINER_INTERFACE/
-    return _text(root / "run/systemd/container") or None
+    return text_of(root / "run/systemd/container") or None
 
 
 def _number(path: Path) -> int | None:
-    text = _text(path)
+    text = text_of(path)
     return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
 
-def _text(path: Path) -> str | None:
+def text_of(path: Path) -> str | None:
+    """Return the text of one of the kernel's files; None where it may not be read."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import skymark
-from skymark.machine.cgroup import container_of, limits_of
+from skymark.machine.cgroup import container_of, limits_of, text_of
 from skymark.machine.disk import disk_of
 from skymark.machine.nvidia import nvidia_driver
 from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
@@ -97,7 +97,7 @@ def run_program(command: Sequence[str]) -> str | None:
 
 def cpu_model(run: Run) -> str | None:
     """Return the processor's name, such as ``AMD EPYC 7763 64-Core Processor``."""
-    lines = _text(Path("/proc/cpuinfo")) or ""
+    lines = text_of(Path("/proc/cpuinfo")) or ""
     for key in ("model name", "Hardware", "cpu model"):
         for line in lines.splitlines():
             name, _, value = line.partition(":")
@@ -139,15 +139,15 @@ def accelerators(kernels_file: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] 
 def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str | None:
     """Return the frequency governor of the cores, or all of them where they differ."""
     files = sorted(root.glob("cpu[0-9]*/cpufreq/scaling_governor"))
-    governors = {_text(file) for file in files} - {None, ""}
+    governors = {text_of(file) for file in files} - {None, ""}
     return ", ".join(sorted(str(governor) for governor in governors)) or None
 
 
 def turbo(root: Path = Path("/sys/devices/system/cpu")) -> bool | None:
     """Return whether the cores may exceed their nominal frequency."""
-    if (disabled := _text(root / "intel_pstate" / "no_turbo")) in {"0", "1"}:
+    if (disabled := text_of(root / "intel_pstate" / "no_turbo")) in {"0", "1"}:
         return disabled == "0"
-    if (boost := _text(root / "cpufreq" / "boost")) in {"0", "1"}:
+    if (boost := text_of(root / "cpufreq" / "boost")) in {"0", "1"}:
         return boost == "1"
     return None
 
@@ -178,13 +178,6 @@ def git_state(run: Run, package: Path = Path(skymark.__file__).parent) -> GitSta
     if commit is None or changes is None:
         return None
     return GitState(commit=commit.strip(), dirty=bool(changes.strip()))
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return None
 
 
 DEVICE_FILES = {

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import psutil
 
+from skymark.machine.cgroup import text_of
 from skymark.model.base import Count, Frozen, NonNegative
 from skymark.model.record import StabilityWarning
 
@@ -171,7 +172,7 @@ def pressure_of(directory: Path) -> dict[str, float]:
     """
     found = {}
     for resource in ("cpu", "io", "memory"):
-        for line in (_text(directory / resource) or "").splitlines():
+        for line in (text_of(directory / resource) or "").splitlines():
             kind, *pairs = line.split()
             values = dict(pair.partition("=")[::2] for pair in pairs)
             if kind == "some" and "avg10" in values:
@@ -214,12 +215,5 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
 def _frequency_mhz(root: Path) -> Sequence[float]:
     """Return the processors' frequency on average, if it can be read."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
-    found = [int(text) / 1000 for file in files if (text := _text(file) or "").strip().isdigit()]
+    found = [int(text) / 1000 for file in files if (text := text_of(file) or "").strip().isdigit()]
     return [fmean(found)] if found else []
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except OSError:
-        return None
