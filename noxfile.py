@@ -416,7 +416,7 @@ def pins(session: nox.Session) -> None:
         directory = ADAPTERS if name in declared else REQUIREMENTS
         source = REQUIREMENTS / f"{name}.in"
         if name in declared:
-            source = Path(session.create_tmp()) / f"{name}.in"
+            source = Path(session.create_tmp()).resolve() / f"{name}.in"
             source.write_text("\n".join(declared[name]))
         sources = [source] if source.exists() else []
         if name in EXTRAS:

@@ -52,7 +52,7 @@ def with_stand_in() -> str:
 COPIES = """
 import json, sys
 import numpy as np
-from skymark.suites.loading.delivery.frameworks import framework_named
+from skymark.suites.loading.delivery.loader import FRAMEWORKS
 from skymark.suites.loading.devices import devices_of, on_host
 
 raw = np.ones(100_064, np.uint8)
@@ -62,7 +62,7 @@ counted = np.arange(1000, dtype=np.int64)
 fields = {"aligned": aligned, "backwards": counted[::-1], "read-only": counted + 2**40}
 fields["read-only"].flags.writeable = False
 wanted = {name: value.copy() for name, value in fields.items()}
-framework = framework_named(sys.argv[1], "cpu", 5)
+framework = FRAMEWORKS[sys.argv[1]]("cpu", 5)
 if sys.argv[2] == "page-locked":
     from skymark.suites.loading import devices
     from skymark.suites.loading.delivery.on_jax import page_locked_memory

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -17,87 +17,30 @@ from skymark.suites.loading.step.step import StepKind
 
 DEFAULT_SEED = 7
 
-OPTIONS = (
-    Option(
-        name="axis",
-        group="what",
-        several=True,
-        help="Only these values of a scenario's axis, such as depth=1,10 of PC-1.",
-    ),
-    Option(
-        name="data",
-        group="what",
-        kind="file",
-        help="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON, text, or "
-        "hf://owner/name. DATA:test takes another split than train.",
-    ),
-    Option(
-        name="skip_damaged",
-        group="what",
-        kind="flag",
-        help="Leave damaged elements of --data out and count them. By default the first one is "
-        "an error.",
-    ),
-    Option(
-        name="seed",
-        group="what",
-        kind="integer",
-        default=DEFAULT_SEED,
-        help="Seed of every random number.",
-    ),
-    Option(
-        name="workers",
-        kind="integer",
-        setting=True,
-        help="Worker processes or threads of each library; 0: none, it loads in the thread that "
-        "asks for batches.",
-    ),
-    Option(
-        name="prefetch",
-        kind="integer",
-        setting=True,
-        help="Batches to hold ready, per worker where the library counts so.",
-    ),
-    Option(
-        name="think_time_ms",
-        kind="number",
-        setting=True,
-        help="Milliseconds per batch that an accelerator would compute; adds its utilisation to "
-        "the figures.",
-    ),
-    Option(
-        name="step",
-        setting=True,
-        help="Training step that consumes each batch, in place of a think time: resnet50, vit_b16 "
-        "or mlp:MS (a network of matrices that takes MS milliseconds); adds the device's "
-        "utilisation to the figures.",
-    ),
-    Option(
-        name="deliver",
-        choices=("host", "device"),
-        setting=True,
-        help="Where a batch is when its wait ends. host: in memory. device: on the accelerator, "
-        "or in a copy on the CPU where the profile has none.",
-    ),
-    Option(
-        name="page_cache",
-        choices=("warm", "cold"),
-        setting=True,
-        help="warm: files are in memory when measuring begins. cold: the kernel forgets them "
-        "before each round.",
-    ),
-)
-
 
 class LoadingOptions(Frozen):
     """The options of a selection, typed."""
 
     model_config = ConfigDict(strict=False)
 
-    axis: tuple[str, ...] = ()
-    data: str | None = None
-    skip_damaged: bool = False
-    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**64)
+    axis: tuple[str, ...] = Field(
+        default=(),
+        description="Only these values of a scenario's axis, such as depth=1,10 of PC-1.",
+    )
+    data: str | None = Field(
+        default=None,
+        description="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON, "
+        "text, or hf://owner/name. DATA:test takes another split than train.",
+        json_schema_extra={"kind": "file"},
+    )
+    skip_damaged: bool = Field(
+        default=False,
+        description="Leave damaged elements of --data out and count them. By default the first one "
+        "is an error.",
+    )
+    seed: int = Field(
+        default=DEFAULT_SEED, ge=0, lt=2**64, description="Seed of every random number."
+    )
 
     @classmethod
     def of(cls, options: Mapping[str, JsonValue]) -> LoadingOptions:
@@ -128,30 +71,55 @@ MOST = 1_000_000
 
 
 class LoadingSettings(Frozen):
-    """What a user can set for all adapters, with ``--set NAME=VALUE`` or an option of its own."""
+    """Settings of all adapters: ``--set NAME=VALUE``, or the option of those with a description."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    workers: int = Field(default=2, ge=0, le=MOST)
-    """Worker processes or threads, as the library has them; 0 is the calling thread."""
-    prefetch: int = Field(default=2, ge=1, le=MOST)
-    """Batches held ready, per worker where the library counts so."""
+    workers: int = Field(
+        default=2,
+        ge=0,
+        le=MOST,
+        description="Worker processes or threads of each library; 0: none, it loads in the thread "
+        "that asks for batches.",
+    )
+    prefetch: int = Field(
+        default=2,
+        ge=1,
+        le=MOST,
+        description="Batches to hold ready, per worker where the library counts so.",
+    )
+    think_time_ms: float = Field(
+        default=0.0,
+        ge=0,
+        le=MOST,
+        description="Milliseconds per batch that an accelerator would compute; adds its "
+        "utilisation to the figures.",
+    )
+    step: str | None = Field(
+        default=None,
+        description="Training step that consumes each batch, in place of a think time: resnet50, "
+        "vit_b16 or mlp:MS (a network of matrices that takes MS milliseconds); adds the device's "
+        "utilisation to the figures.",
+    )
+    deliver: Literal["host", "device"] = Field(
+        default="host",
+        description="Where a batch is when its wait ends. host: in memory. device: on the "
+        "accelerator, or in a copy on the CPU where the profile has none.",
+    )
+    page_cache: Literal["warm", "cold"] = Field(
+        default="warm",
+        description="warm: files are in memory when measuring begins. cold: the kernel forgets "
+        "them before each round.",
+    )
     batch_size: int | None = Field(default=None, ge=1, le=MOST)
     """Elements per batch; None for the variant's."""
     elements: int | None = Field(default=None, ge=1)
     """Elements of the data set; None for the variant's. Of real data, as many as there are."""
     format: str | None = None
     """Storage format; None for what the library recommends."""
-    page_cache: Literal["warm", "cold"] = "warm"
-    deliver: Literal["host", "device"] = "host"
-    """Where a batch is when its wait ends: in memory, or on the accelerator and synchronised."""
     copies: Literal["plain", "ahead"] | None = None
     """Of batches to the accelerator: ``ahead``, the next one while one is used, which planning sets
     where batches go there; ``plain``, each when it is asked for."""
-    think_time_ms: float = Field(default=0.0, ge=0, le=MOST)
-    """Time per batch that an accelerator would compute."""
-    step: str | None = None
-    """The training step made with each batch; see `StepKind.parse`."""
     step_launch: Literal["graph", "eager"] = "graph"
     """How PyTorch launches a step of an image network on a GPU: as one CUDA graph, or kernel by
     kernel."""
@@ -195,6 +163,29 @@ class LoadingSettings(Frozen):
     def step_kind(self) -> StepKind | None:
         """The kind of the training step; None for none."""
         return None if self.step is None else StepKind.parse(self.step)
+
+
+KINDS: Mapping[Any, Any] = {int: "integer", float: "number", bool: "flag"}
+
+
+def _options(model: type[Frozen], **more: Any) -> Iterator[Option]:
+    """Yield the options of a model's fields that have a description, which is their help."""
+    for name, field in model.model_fields.items():
+        if field.description is not None:
+            extra: Any = field.json_schema_extra or {}
+            is_choice = get_origin(field.annotation) is Literal
+            yield Option(
+                name=name,
+                kind=extra.get("kind") or KINDS.get(field.annotation, "text"),
+                several=field.annotation == tuple[str, ...],
+                choices=get_args(field.annotation) if is_choice else (),
+                default=DEFAULT_SEED if name == "seed" else None,
+                help=field.description,
+                **more,
+            )
+
+
+OPTIONS = (*_options(LoadingOptions, group="what"), *_options(LoadingSettings, setting=True))
 
 
 def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dict[str, Setting]]:

@@ -52,6 +52,11 @@ class Framework(ABC):
         Any thread may call it. When it returns, the arrays of the host may be written into.
         """
 
+    def has(self, value: Any) -> bool:
+        """Whether an array is the framework's own and lies on the device; for training steps."""
+        del value
+        return False
+
     def receive(self, fields: Mapping[str, Any]) -> None:
         """Note that the calling thread will use arrays that `place` has returned in any thread."""
         del fields

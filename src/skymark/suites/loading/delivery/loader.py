@@ -13,16 +13,23 @@ from typing import TYPE_CHECKING, Any
 from skymark.measure.consumer import Transfer
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapter import Loader
-from skymark.suites.loading.delivery.frameworks import framework_named
+from skymark.suites.loading.delivery.on_jax import Jax
+from skymark.suites.loading.delivery.on_tensorflow import TensorFlow
+from skymark.suites.loading.delivery.on_torch import Torch
 from skymark.suites.loading.devices import fields_for_model
 
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Adapter, LoadingJob
-    from skymark.suites.loading.delivery.framework import Framework
+    from skymark.suites.loading.delivery.framework import Framework, FrameworkName
     from skymark.suites.loading.scenario import Batch
 
 PLAIN_COPIES = 21
 """Copies of a plain buffer, after one more that is not timed; the median counts."""
+
+
+FRAMEWORKS: Mapping[FrameworkName, type[Framework]] = {
+    cls.name: cls for cls in (Jax, TensorFlow, Torch)
+}
 
 
 def opened(adapter: Adapter, job: LoadingJob) -> Loader:
@@ -40,7 +47,7 @@ def opened(adapter: Adapter, job: LoadingJob) -> Loader:
             "--deliver host"
         )
     loader = adapter.open(job)
-    start = partial(framework_named, framework, job.platform, job.rank)
+    start = partial(FRAMEWORKS[framework], job.platform, job.rank)
     own = adapter.delivering(loader, job)
     return own or DeliveringLoader(loader, start, ahead=job.copies_ahead)
 

@@ -89,8 +89,12 @@ class Jax(Framework):
         """Put arrays into a memory, and wait for them."""
         return self.jax.block_until_ready(self.jax.device_put(arrays, sharding))
 
+    def has(self, value: Any) -> bool:
+        """Whether it is an array of JAX on the device, in whatever memory."""
+        return isinstance(value, self.jax.Array) and value.devices() == {self.device}
+
     def _is_there(self, value: Any) -> bool:
-        if not isinstance(value, self.jax.Array) or value.devices() != {self.device}:
+        if not self.has(value):
             return False
         return value.sharding.memory_kind in (None, self.device.default_memory().kind)
 

@@ -85,6 +85,10 @@ class Torch(Framework):
         """Return page-locked memory where there is a CUDA device."""
         return self.torch.ones(size, dtype=self.torch.uint8, pin_memory=self.cuda)
 
+    def has(self, value: Any) -> bool:
+        """Whether it is a tensor on a device of the kind."""
+        return isinstance(value, self.torch.Tensor) and value.device.type == self.device.type
+
     def _is_there(self, value: Any) -> bool:
         return bool(getattr(value, "is_cuda", False))
 

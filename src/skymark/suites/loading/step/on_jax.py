@@ -187,6 +187,7 @@ def jax_step(kind: StepKind, platform: Platform, number: int, images: Sequence[s
 class JaxStep(Step):
     """A network's weights and momentum on a device, and its compiled updates."""
 
+    framework: Jax
     loops: ClassVar[bool] = False
     """Whether a step has a number of updates that changes without compiling anew."""
 
@@ -199,16 +200,6 @@ class JaxStep(Step):
             self._weights = make(jax.random.key(SEED))
             self._momentum = jax.tree.map(jnp.zeros_like, self._weights)
         self._updated = jax.jit(partial(updated, loss), donate_argnums=(0, 1))
-
-    def fields(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all fields as arrays of the device."""
-        there = {
-            name: value
-            for name, value in batch.items()
-            if isinstance(value, jax.Array) and value.devices() == {self.framework.device}
-        }
-        placed = self.framework.place({n: batch[n] for n in batch if n not in there})
-        return {**placed.fields, **there}
 
     def train(self, inputs: Any) -> int:
         """Make the updates of a step."""

@@ -145,6 +145,8 @@ def torch_step(
 class TorchStep(Step):
     """A network, its optimiser, which is fused on a GPU, and its device. Weights are float32."""
 
+    framework: Torch
+
     def __init__(self, platform: Platform, number: int, make: Callable[[], nn.Module]) -> None:
         self.framework = Torch(platform, number)
         self.device = self.framework.device
@@ -156,13 +158,6 @@ class TorchStep(Step):
         self.optimiser = torch.optim.SGD(
             self.network.parameters(), lr=1e-4, momentum=0.9, fused=self.framework.cuda
         )
-
-    def fields(self, batch: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """Return all fields as tensors of the device."""
-        there = {name: value for name, value in batch.items() if self._is_there(value)}
-        placed = self.framework.place({n: batch[n] for n in batch if n not in there})
-        self.framework.receive(placed.fields)
-        return {**placed.fields, **there}
 
     def timed(self, work: Callable[[], None]) -> int:
         """Return the nanoseconds of work on the device: by its own events, or by the clock.
@@ -194,9 +189,6 @@ class TorchStep(Step):
         self.optimiser.zero_grad()
         loss.backward()
         self.optimiser.step()
-
-    def _is_there(self, value: Any) -> bool:
-        return isinstance(value, torch.Tensor) and value.device.type == self.device.type
 
 
 @dataclass(frozen=True)

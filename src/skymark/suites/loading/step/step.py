@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from skymark.model.base import Frozen
-from skymark.suites.loading.delivery.framework import FrameworkName
+from skymark.suites.loading.delivery.framework import Framework, FrameworkName
 
 IMAGE_SIDE = 224
 """Pixels; images of another side are resized to it on the device, as networks have one size."""
@@ -28,6 +28,15 @@ class Step(ABC):
     the step's own, as on the CPU."""
     peak_flops_per_s: float | None = None
     """Of the device, in the precision in which the network computes; None where it is unknown."""
+
+    framework: Framework
+
+    def fields(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all fields as arrays of the device; those that are there stay."""
+        there = {name: value for name, value in batch.items() if self.framework.has(value)}
+        placed = self.framework.place({n: batch[n] for n in batch if n not in there})
+        self.framework.receive(placed.fields)
+        return {**placed.fields, **there}
 
     @abstractmethod
     def inputs(self, batch: Mapping[str, Any]) -> Any:
