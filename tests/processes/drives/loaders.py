@@ -444,7 +444,7 @@ class MixesWithReplacement(Honest):
 
 class FixedMixture(NumpyLoader):
     def order(self, epoch: int) -> list[int]:
-        return self.mixed(self.job.scenario.mixture, np.random.default_rng(epoch))
+        return self.job.scenario.mixture.draw(np.random.default_rng(epoch)).tolist()
 
 
 class MixesByNoSeed(Honest):
@@ -464,7 +464,7 @@ class MixesAlikeInEachEpoch(Honest):
 
 class RandomMixture(NumpyLoader):
     def order(self, epoch: int) -> list[int]:
-        return self.mixed(self.job.scenario.mixture, np.random.default_rng())
+        return self.job.scenario.mixture.draw(np.random.default_rng()).tolist()
 
 
 class MixesAtRandom(Honest):

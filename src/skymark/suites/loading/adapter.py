@@ -184,13 +184,17 @@ class LoadingJob:
     def order(self, epoch: int) -> Array:
         """Return this rank's elements in an epoch's order, int64 ``[n]``, as NumPy shuffles them.
 
-        For libraries that are told the order; it depends on seed and epoch alone.
+        It depends on seed and epoch alone. Several sources are mixed by their weights.
         """
         import numpy as np
 
+        random = np.random.default_rng(self.shuffle_seed(epoch))
+        if (mixture := self.scenario.mixture) is not None:
+            mixed: Array = mixture.draw(random)
+            return mixed
         order = np.arange(len(self.dataset))
         if self.shuffle:
-            np.random.default_rng(self.shuffle_seed(epoch)).shuffle(order)
+            random.shuffle(order)
         return order[self.rank :: self.world]
 
     def index_batches(self, epoch: int) -> list[list[int]]:

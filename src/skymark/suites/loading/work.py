@@ -119,6 +119,22 @@ class Mixture(Frozen):
         """The first element of each source, and the one after its last."""
         return list(pairwise(accumulate(self.sizes, initial=0)))
 
+    def draw(self, random: Any) -> Any:
+        """Draw an epoch's elements, int64 ``[elements]``: sources by weight, each gone through.
+
+        A source's elements come in one permutation of it after another, by a `Generator` of NumPy.
+        """
+        import numpy as np
+
+        source = random.choice(len(self.sizes), self.elements, p=self.weights)
+        indices = np.empty(self.elements, np.int64)
+        for number, (begin, end) in enumerate(self.bounds):
+            places = np.flatnonzero(source == number)
+            passes = -(-len(places) // (end - begin))
+            drawn = [begin + random.permutation(end - begin) for _ in range(passes)]
+            indices[places] = np.concatenate([*drawn, places[:0]])[: len(places)]
+        return indices
+
     def share(self, worker: int, workers: int, batch_size: int) -> int:
         """Return the elements of an epoch that one of several workers makes, batches in turn."""
         starts = range(worker * batch_size, self.elements, workers * batch_size)

@@ -10,10 +10,7 @@ from skymark.suites.loading.devices import TORCH_FOR_CUDA12, Acceleration
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from skymark.suites.loading.scenario import Batch
-    from skymark.suites.loading.work import Mixture
 
 
 class NumpyLoader(SkippingLoader):
@@ -25,26 +22,8 @@ class NumpyLoader(SkippingLoader):
 
     def order(self, epoch: int) -> list[int]:
         """Return this rank's elements in this epoch's order."""
-        import numpy as np
-
-        job = self.job
-        if (mixture := job.scenario.mixture) is not None:
-            return self.mixed(mixture, np.random.default_rng(job.shuffle_seed(epoch)))
-        order: list[int] = job.order(epoch).tolist()
+        order: list[int] = self.job.order(epoch).tolist()
         return order
-
-    def mixed(self, mixture: Mixture, random: np.random.Generator) -> list[int]:
-        """Draw a source for each place, and fill its places with permutations of it."""
-        import numpy as np
-
-        source = random.choice(len(mixture.sizes), mixture.elements, p=mixture.weights)
-        indices = np.empty(mixture.elements, np.int64)
-        for number, (begin, end) in enumerate(mixture.bounds):
-            places = np.flatnonzero(source == number)
-            passes = -(-len(places) // (end - begin))
-            drawn = [begin + random.permutation(end - begin) for _ in range(passes)]
-            indices[places] = np.concatenate([*drawn, places[:0]])[: len(places)]
-        return indices.tolist()
 
     def after(self, epoch: int, batches: int) -> Iterator[Batch]:
         """Return batches of NumPy arrays."""

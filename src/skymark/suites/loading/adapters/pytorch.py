@@ -16,11 +16,8 @@ from skymark.suites.loading.devices import TORCH
 from skymark.suites.loading.element_streams import Batches
 
 if TYPE_CHECKING:
-    import torch
-
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.scenario import Batch
-    from skymark.suites.loading.work import Mixture
 
 NO_JAX: Mapping[str, str] = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
 BY_SAMPLER: Mapping[str, str] = {
@@ -127,7 +124,11 @@ class Elements:
 
 
 class EpochSampler:
-    """This rank's elements in an order that depends on seed and epoch alone."""
+    """This rank's elements in an order that depends on seed and epoch alone.
+
+    Sources are mixed by NumPy: as `torch.utils.data.WeightedRandomSampler` draws, with replacement,
+    an element would come again before its source was gone through.
+    """
 
     def __init__(self, work: Work) -> None:
         self.job = work.job
@@ -140,30 +141,11 @@ class EpochSampler:
         import torch
 
         job, total = self.job, len(self.job.dataset)
+        if job.scenario.mixture is not None:
+            return iter(job.order(self.work.epoch).tolist())
         generator = torch.Generator().manual_seed(job.shuffle_seed(self.work.epoch))
-        if (mixture := job.scenario.mixture) is not None:
-            return iter(mixed(mixture, generator).tolist())
         order = torch.randperm(total, generator=generator) if job.shuffle else torch.arange(total)
         return iter(order[job.rank :: job.world].tolist())
-
-
-def mixed(mixture: Mixture, generator: torch.Generator) -> torch.Tensor:
-    """Return a mixture's elements in an epoch's order.
-
-    As `torch.utils.data.WeightedRandomSampler` draws, but of sources: drawn with replacement, an
-    element would come again before its source was gone through.
-    """
-    import torch
-
-    weights = torch.tensor(mixture.weights)
-    source = torch.multinomial(weights, mixture.elements, replacement=True, generator=generator)
-    order = torch.empty_like(source)
-    for number, (begin, end) in enumerate(mixture.bounds):
-        places = (source == number).nonzero().flatten()
-        passes = -(-len(places) // (end - begin))
-        drawn = [begin + torch.randperm(end - begin, generator=generator) for _ in range(passes)]
-        order[places] = torch.cat([*drawn, places[:0]])[: len(places)]
-    return order
 
 
 class Share:
