@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from skymark.cache.location import cache_directory
-from skymark.execute.accelerator import copy_rates
 from skymark.execute.asking import Interpreters
 from skymark.execute.measurer import HOST_ONLY, Measurer
 from skymark.execute.planner import load_profile, make_plan
+from skymark.execute.seen_devices import copy_rates
 from skymark.execute.starting import WORKER_PATH_VARIABLE
 from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs, import_root

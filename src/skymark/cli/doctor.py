@@ -13,7 +13,8 @@ from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json, say
 from skymark.cli.parameters import Env, Several
 from skymark.cli.tables import print_rows, stdout_console
-from skymark.execute.accelerator import copy_rates, python_of_accelerator, require_accelerator
+from skymark.execute.accelerator import python_of_accelerator, require_accelerator
+from skymark.execute.seen_devices import copy_rates
 from skymark.machine.cgroup import room_here
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings, room_warnings

@@ -1,4 +1,4 @@
-"""The accelerators that a library computes on, asked in a process of its own.
+"""Accelerators that a library computes on, and rates of its copies, asked in a process of its own.
 
 It keeps the device, and its memory, until the process ends; and where a driver is absent or does
 not fit, it may break and take the process along.
@@ -12,16 +12,19 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
+from skymark.machine.gpu_fitness import CopyRates
+from skymark.machine.nvidia import VISIBLE_VARIABLE, Unit
 from skymark.machine.private_directory import closed_umask
 from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.base import Frozen
 from skymark.model.machine import Platform
 from skymark.suite.contract import SeenBy
 
-PROGRAM = Path(__file__).with_name("see_accelerator.py")
+PROGRAM = Path(__file__).with_name("device_program.py")
 TIMEOUT_S = 300.0
 """The first import from a cold disk reads gigabytes of libraries."""
 
@@ -54,19 +57,10 @@ def seen_devices(
         platform: ``gpu`` or ``tpu``.
         python: the interpreter that they are installed for.
     """
-    path = absolute_path(os.environ.get("PYTHONPATH", ""))
-    variables = {**worker_variables(), "PYTHONPATH": path}
     asked: dict[SeenBy, subprocess.Popen[str]] = {}
     try:
         for library in libraries:
-            asked[library] = subprocess.Popen(
-                [python, "-P", PROGRAM, library, platform, library],
-                env=variables,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                umask=closed_umask(),
-            )
+            asked[library] = _asked(python, "see", library, platform, library)
         until = time.monotonic() + TIMEOUT_S
         return {library: _answer(process, until) for library, process in asked.items()}
     finally:
@@ -88,3 +82,56 @@ def _answer(process: subprocess.Popen[str], until: float) -> SeenDevices:
         tail = " ".join(complaints.split())[-300:]
         return SeenDevices(fault=f"it ended with status {process.returncode}: {tail}")
     return SeenDevices.model_validate(json.loads(said.splitlines()[-1]))
+
+
+COPIED_BYTES = 1 << 28
+COPYING: tuple[Literal["torch", "jax"], ...] = ("torch", "jax")
+"""Libraries whose copies are measured."""
+
+
+def copy_rates(
+    units: Sequence[Unit],
+    python: Path,
+    *,
+    platform: Platform = "gpu",
+    size: int = COPIED_BYTES,
+) -> dict[int, list[CopyRates]]:
+    """Return the rates by the GPU's index: of torch and of JAX, whichever is installed.
+
+    A library that sees no GPU has none: `skymark doctor --platform gpu` says why.
+
+    Args:
+        units: the devices to copy to.
+        python: the interpreter whose libraries are used.
+        platform: ``cpu`` copies to the libraries' own device there.
+        size: bytes of one copy.
+    """
+    # JAX would take most of a GPU's memory to itself.
+    variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if units:
+        variables[VISIBLE_VARIABLE] = ",".join(unit.uuid for unit in units)
+    rates: dict[int, list[CopyRates]] = {}
+    for library in COPYING:
+        with _asked(python, "copy", library, platform, str(size), **variables) as process:
+            try:
+                said, _ = process.communicate(timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                continue
+        if process.returncode == 0:
+            for unit, measured in zip(units, json.loads(said.splitlines()[-1]), strict=False):
+                rates.setdefault(unit.index, []).append(CopyRates(framework=library, **measured))
+    return rates
+
+
+def _asked(python: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
+    """Start the program that asks a library, in an interpreter."""
+    path = absolute_path(os.environ.get("PYTHONPATH", ""))
+    return subprocess.Popen(
+        [python, "-P", PROGRAM, *words],
+        env={**worker_variables(), "PYTHONPATH": path, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        umask=closed_umask(),
+    )

@@ -239,7 +239,7 @@ class Session:
 
     def see(self, request: See) -> None:
         """Send the accelerators that a library computes on."""
-        from skymark.execute.see_accelerator import answer_of
+        from skymark.execute.device_program import answer_of
 
         answer = answer_of(request.library, request.platform, request.measured)
         self.channel.send(Saw(seen=SeenDevices.model_validate(answer)))

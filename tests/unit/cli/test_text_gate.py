@@ -15,16 +15,15 @@ GATE = {
 """What the gate itself is made of."""
 EXCEPTIONS = {
     # Streams handed to `plain_stream`, or asked whether they are a terminal.
-    "src/skymark/cli/launch.py": {"sys.stderr"},
-    "src/skymark/cli/submit_managed.py": {"sys.stderr"},
+    "src/skymark/cli/terminal.py": {"sys.stderr"},
     "src/skymark/cli/execute.py": {"sys.stdout"},
     "src/skymark/cli/machines.py": {"sys.stdout"},
     # Flushed, while an error can still be told.
     "src/skymark/cli/main.py": {"sys.stdout"},
     # Processes of skymark's own, which tell the process that started them: a port, a word, JSON.
     "src/skymark/suites/loading/dataset/object_server.py": {"sys.stdout"},
-    "src/skymark/execute/see_accelerator.py": {"sys.stdout"},
-    "src/skymark/execute/measure_copies.py": {"sys.stdout"},
+    "src/skymark/execute/device_program.py": {"sys.stdout"},
+    "src/skymark/store/wandb/service.py": {"print"},
     "src/skymark/cloud/rehearsal/machine_start.py": {"sys.stdout"},
     # JSON for a builder of images, and that venvs are made, in the builder's own words.
     "benchmarks/docker/venvs.py": {"sys.stdout", "print"},

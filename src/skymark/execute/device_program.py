@@ -1,7 +1,11 @@
-"""Print the accelerators that a library computes on, or the fault that keeps it from them, as JSON.
+"""Print the accelerators that a library computes on, or the rates of its copies to them, as JSON.
 
-Runs in the venv that is asked, as a program or in a worker, and imports nothing of skymark. The
-library computes something: a driver that is too old is found by that, not by counting devices.
+``see LIBRARY PLATFORM MODULE…`` prints the accelerators, or the fault that keeps the library from
+them. The library computes something: a driver that is too old is found by that, not by counting
+devices. ``copy LIBRARY PLATFORM BYTES`` prints a dictionary per device: ``page_locked`` and
+``pageable`` in bytes per second, null where the library has no way to it.
+
+Runs in the venv that is asked, as a program or in a worker, and imports nothing of skymark.
 """
 
 from __future__ import annotations
@@ -12,7 +16,11 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from statistics import median
+from typing import Any
 
 
 def try_jax(platform: str) -> list[str]:
@@ -104,10 +112,80 @@ def answer_of(library: str, platform: str, measured: Iterable[str]) -> dict[str,
     return answer
 
 
+COPIES = 11
+"""Timed copies, after an untimed one; the median counts."""
+
+Rates = dict[str, float | None]
+
+
+def rate(size: int, copy: Callable[[], object]) -> float:
+    """Return bytes per second of a copy that returns when it has ended."""
+    copy()
+    moments = [time.perf_counter()]
+    for _ in range(COPIES):
+        copy()
+        moments.append(time.perf_counter())
+    return size / median(end - begin for begin, end in pairwise(moments))
+
+
+def torch_copies(platform: str, size: int) -> list[Rates]:
+    """Copy with torch into a tensor that is there already; on a CPU nothing is page-locked."""
+    import torch
+
+    def of(name: str) -> Rates:
+        placed = torch.empty(size, dtype=torch.uint8, device=name)
+
+        def copy(source: Any) -> None:
+            placed.copy_(source, non_blocking=True)
+            if platform == "gpu":
+                torch.cuda.synchronize(name)
+
+        pageable = torch.ones(size, dtype=torch.uint8)
+        rates: Rates = {"page_locked": None, "pageable": rate(size, lambda: copy(pageable))}
+        if platform == "gpu":
+            locked = pageable.pin_memory()
+            rates["page_locked"] = rate(size, lambda: copy(locked))
+        return rates
+
+    if platform == "gpu":
+        return [of(f"cuda:{number}") for number in range(torch.cuda.device_count())]
+    return [of("cpu")]
+
+
+def jax_copies(platform: str, size: int) -> list[Rates]:
+    """Copy with `jax.device_put`, from NumPy and from JAX's memory kind ``pinned_host``."""
+    import jax
+    import numpy as np
+
+    def of(device: Any) -> Rates:
+        there = jax.sharding.SingleDeviceSharding(device)
+
+        def copy(source: Any) -> None:
+            jax.device_put(source, there).block_until_ready()
+
+        pageable = np.ones(size, np.uint8)
+        rates: Rates = {"page_locked": None, "pageable": rate(size, lambda: copy(pageable))}
+        if platform == "gpu":
+            host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+            locked = jax.device_put(pageable, host).block_until_ready()
+            rates["page_locked"] = rate(size, lambda: copy(locked))
+        return rates
+
+    return [of(device) for device in jax.local_devices(backend=platform)]
+
+
+COPIERS = {"jax": jax_copies, "torch": torch_copies}
+
+
 def main() -> None:
-    """Try the library that is named, if one that is to be measured is installed."""
-    library, platform, *measured = sys.argv[1:]
-    sys.stdout.write(f"{json.dumps(answer_of(library, platform, measured))}\n")
+    """Answer the question of the command line."""
+    question, library, platform, *more = sys.argv[1:]
+    answer: object
+    if question == "see":
+        answer = answer_of(library, platform, more)
+    else:
+        answer = COPIERS[library](platform, int(more[0]))
+    sys.stdout.write(f"{json.dumps(answer)}\n")
 
 
 if __name__ == "__main__":
