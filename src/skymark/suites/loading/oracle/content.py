@@ -1,10 +1,10 @@
 """Check the content of batches: every field's dtype, precision, shape and values.
 
-What n operations in floating point do to a value is bounded by ``γ(n) = n u / (1 - n u)`` times its
-magnitude, u being the unit roundoff (Higham, "Accuracy and stability of numerical algorithms",
-2nd edition, 2002, lemma 3.1). Where the work amplifies rounding (the logarithm of a nearly silent
-band, a long chain), the reference is computed in single and in double precision as well, and the
-distance of the two is the spread that honest work may show around the double one.
+The error of n floating-point operations is at most ``γ(n) = n u / (1 - n u)`` times the value's
+magnitude, where u is the unit roundoff (Higham, "Accuracy and stability of numerical algorithms",
+2nd edition, 2002, lemma 3.1). Some work amplifies rounding, such as the logarithm of a nearly
+silent band or a long chain. Its reference is computed in single and in double precision. Honest
+work may differ from the double one by a few times their distance.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ UNIT_ROUNDOFF = 2.0**-24
 """Of float32, round to nearest."""
 
 SPREADS = 4.0
-"""Distances of single from double precision that other honest work may show: rounding in another
-order has the same size, but its worst value lies elsewhere. PC-1 at all depths, folded in float32,
-and MM-2 with another transform stay below twice."""
+"""Allowed multiple of the distance between single and double precision. Rounding in another order
+has the same size, but its worst value lies elsewhere. PC-1 at all depths, folded in float32, and
+MM-2 with another transform stay below twice."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Content(Check):
     number: int = 0
     """Of the batch in its epoch, from 0."""
     arrived: Any = None
-    """Its index on arrival; None where that was not kept."""
+    """Its index on arrival; None if that was not kept."""
 
     def fault(self, oracle: Oracle) -> Cause | None:
         """Count the elements compared, and return the first of the batch's faults."""
@@ -71,7 +71,7 @@ class Content(Check):
         )
 
     def _mixed_buckets(self, elements: Sequence[Element], scenario: Scenario) -> Cause | None:
-        """Look for a batch of several length buckets, where the scenario has such."""
+        """Look for a batch of several length buckets."""
         name = scenario.length_field
         members = {bucket_of(element, scenario): element for element in elements}
         if name is None or len(members) < 2:
@@ -91,8 +91,8 @@ class Content(Check):
     ) -> Cause | None:
         """Return the fault of the first faulty field, diagnosed where that is possible.
 
-        Where there is a reference in double precision, fields are compared with that one, rounded
-        to the type that was asked for.
+        If the reference exists in double precision, fields are compared with it after rounding to
+        the type that the job asked for.
         """
         reference, scenario = oracle.reference, oracle.scenario
         precise = reference.in_double(self.epoch, indices) if scenario.in_double else {}
@@ -113,7 +113,7 @@ class Content(Check):
         return None
 
     def _changed_index(self, index: Array) -> Cause | None:
-        """Look for a loader that writes into a batch that it has delivered."""
+        """Look for a loader that overwrites a delivered batch."""
         if self.arrived is None or np.array_equal(self.arrived, index):
             return None
         return Cause(
@@ -136,7 +136,7 @@ def gamma(operations: int) -> float:
 
 
 def rounding_tolerance(operations: int, want: Array, spread: Difference | None = None) -> Tolerance:
-    """Return the differences that honest work in float32 may show in a field.
+    """Return the differences that honest work in float32 may have in a field.
 
     Args:
         operations: roundings that a value goes through.

@@ -1,4 +1,4 @@
-"""Check the cost: work that was not done when it was timed, but kept or done before it began."""
+"""Check the cost: the timed work was done in the timed region, not kept or done before."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from skymark.model.record import Cause
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 
 LEAST_SHARE = 0.5
-"""Part of the reference's CPU time per element below which an adapter that runs the reference's own
-functions cannot have run them. Of seven scenarios with media in five such libraries, none took
-less than 1.0 of it; a batch whose images were kept decoded takes 0.5 to 0.9, by the scenario."""
+"""Least share of the reference's CPU time per element, for adapters that run its functions. Seven
+scenarios with media in five such libraries took 1.0 of it or more. Batches of images that were kept
+decoded take 0.5 to 0.9, depending on the scenario."""
 
 LEAST_NATIVE_SHARE = 0.25
 """The same for a library's own operators; DALI and TensorFlow take 0.9 of it and more."""
 
 LEAST_MEASURED_S = 100e-6
-"""Work of the reference per element below which its time says nothing."""
+"""Least time of the reference per element that is measured well enough."""
 
 LEAST_FETCHED = 0.5
-"""Part of the delivered elements' bytes that must have been fetched meanwhile; the rest may have
-been fetched ahead."""
+"""Least share of the delivered bytes that must be fetched in the measured epochs. The rest may be
+fetched ahead."""
 
 
 def least_s(oracle: Oracle, elements: int) -> float | None:
     """Return the least CPU seconds in which elements can be made on this machine.
 
-    None where media need not be decoded anew for each, or the reference's time says nothing.
+    None if elements need no decoding of their own, or the reference's time is too short to measure.
     """
     keeps = oracle.declared.caches in {"decoded", "finished"}
     is_work = oracle.scenario.encoded_media and not keeps and oracle.content_elements > 0
@@ -41,8 +41,8 @@ class CpuTime(Check):
     """Enough CPU time is used to decode what is delivered, where media are."""
 
     cpu_s: float | None
-    """In the measured epochs, of all that worked on a CPU; None if unknown. What the engine saw
-    counts in its place."""
+    """Of all processes in the measured epochs; None if unknown. The engine's own measurement takes
+    precedence."""
     elements: int
     """Delivered in the measured epochs."""
 

@@ -25,31 +25,31 @@ from skymark.suites.loading.oracle.reference import HostBatch, Reference
 from skymark.suites.loading.scenario import Stage
 
 NEAR_ENOUGH = 0.2
-"""An explanation must be this much nearer to what was delivered than the reference is."""
+"""Largest distance of an explanation from the delivered field, as a share of the reference's."""
 
 CERTAIN = 1e-6
-"""One that is this much nearer leaves nothing to look for."""
+"""Distance of an explanation at which the search ends, as such a share."""
 
 BFLOAT16_ERROR = 2**-7
 """The relative error of bfloat16 and a few operations on it."""
 
 NONSENSE = (ArithmeticError, AttributeError, DataError, LookupError, TypeError, ValueError)
-"""What a stage may raise when the one before it was left out."""
+"""Errors that a stage may raise if the stage before it is left out."""
 
 POOL = 4096
-"""Elements among which the owner of misplaced values is looked for, beside the batch itself."""
+"""Largest data set that is searched for the owners of misplaced values."""
 
 PROJECTED = 256
-"""Values of each element that are enough to recognise it."""
+"""Number of values by which an element is recognised."""
 
 RECOGNISABLE = 16
-"""Elements of fewer values have near neighbours by chance, so that only equal values tell."""
+"""Least values of an element for which a near match counts. Shorter ones must be equal."""
 
 USUAL_SEEDS = frozenset({0, 1, 42})
 """Seeds that are a library's default, or that people type."""
 
 STEPS = (1, -1)
-"""Places and values by which loops and conventions are usually off."""
+"""Usual errors of loops and conventions, in places or values."""
 
 Deformation: TypeAlias = Callable[[Array], Array]
 
@@ -110,11 +110,11 @@ def exact_explanation(field: FaultyField) -> Hypothesis | None:
 def nearest_explanation(field: FaultyField) -> Hypothesis | None:
     """Return the hypothesis nearest to the delivered field, if it is near.
 
-    Nearness is relative to the reference's distance, so that it holds for a library's own
-    operators, which never agree exactly, and for values of any scale.
+    Nearness is relative to the reference's distance. So it works for values of any scale, and for a
+    library's own operators, which never agree exactly.
     """
     distance = difference(field.got, field.want).mean
-    # Beside NaN and infinity everything is near, so that only what is right explains them.
+    # Everything is near compared with NaN and infinity, so only an exact explanation counts.
     nearest = NEAR_ENOUGH * distance if math.isfinite(distance) else field.tolerance.largest
     found = None
     hypotheses = chain(other_work(field), other_draws(field), deformed(field.name, field.want))
@@ -138,7 +138,7 @@ def _guesses(
             with np.errstate(all="ignore"):
                 guess = hypothesis.batch()
         except NONSENSE:
-            # A stage left out can break the next: then this is not what the loader did.
+            # A left-out stage can break the next one: then the loader did something else.
             continue
         if field.name in guess:
             yield hypothesis, guess[field.name]

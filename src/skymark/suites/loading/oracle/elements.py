@@ -16,17 +16,17 @@ from skymark.suites.loading.oracle.oracle import Check, Oracle
 from skymark.suites.loading.work import Mixing, Mixture
 
 CHANCE = 1e-9
-"""Probability at most with which random draws lie outside of what is allowed, per comparison."""
+"""Largest probability, per comparison, that honest random draws are refused."""
 
 OFF_SCHEDULE = 2
-"""Elements by which an exact schedule may be off in a stretch: one at either end of it."""
+"""Largest error of an exact schedule in a stretch, in elements: one at either end."""
 
 STRETCHES = 8
-"""Of an epoch, in each of which the sources must have their shares."""
+"""Equal parts of an epoch. In each, every source must have its share."""
 
 LARGEST_SPREAD = 2
-"""Between the most and the least that elements of a source came in an epoch, where each worker
-begins a share of its own with it and need not be as far as the others."""
+"""Largest allowed difference between the most and the least deliveries of one source's elements in
+an epoch, if each worker goes through a share of its own. Workers need not be equally far."""
 
 
 def flat_indices(indices: Sequence[Any]) -> list[Array]:
@@ -48,8 +48,8 @@ def stream_of(indices: Sequence[Any]) -> Array:
 class Elements(Check):
     """An epoch delivers each element exactly once (at most once if incomplete).
 
-    Where the scenario mixes sources, each has its weight as its share, and no element comes again
-    before its source has been gone through.
+    If the scenario mixes sources, the share of each source is its weight, and no element repeats
+    before its source is exhausted.
     """
 
     epoch: int
@@ -92,7 +92,7 @@ class Elements(Check):
         return None
 
     def _odd_batch(self, batches: list[Array], oracle: Oracle) -> Cause | None:
-        """Look for batches of another size; those of length buckets may be short anywhere."""
+        """Look for batches of another size. Batches of length buckets may be short anywhere."""
         size = self.batch_size
         if size is None:
             return None
@@ -112,7 +112,7 @@ class Elements(Check):
         )
 
     def _repeated(self, stream: Array, total: int) -> Cause | None:
-        """Look for elements that came more than once."""
+        """Look for elements that were delivered more than once."""
         known, counts = np.unique(stream, return_counts=True)
         repeated = known[counts > 1]
         if not repeated.size:
@@ -124,7 +124,7 @@ class Elements(Check):
         )
 
     def _missing(self, batches: list[Array], total: int, size: int) -> Cause | None:
-        """Look for elements that never came, in an epoch that ran to its end."""
+        """Look for missing elements in an epoch that ran to its end."""
         if not self.complete:
             return None
         missing = np.flatnonzero(np.bincount(np.concatenate(batches), minlength=total) == 0)
@@ -215,7 +215,7 @@ def _some(indices: Array) -> str:
 
 
 def _share_fault(source: Array, mixture: Mixture, mixing: Mixing) -> str | None:
-    """Describe a source whose share in a stretch is not its weight, the one that is most off."""
+    """Describe the source whose share in a stretch differs too much from its weight."""
     count = np.bincount(source, minlength=len(mixture.sizes))
     off = count - np.array(mixture.weights) * len(source)
     worst = int(np.argmax(np.abs(off)))
@@ -230,8 +230,8 @@ def _share_fault(source: Array, mixture: Mixture, mixing: Mixing) -> str | None:
 def allowed(elements: int, mixing: Mixing) -> float:
     """Return by how many elements a source may be off its share in a stretch.
 
-    Of independent draws, the count is off by t or more with a probability of 2 exp(-2 t² / n) at
-    most (Hoeffding, "Probability inequalities for sums of bounded random variables", 1963).
+    The count of n independent draws is off by t or more with probability 2 exp(-2 t² / n) at most.
+    Source: Hoeffding, "Probability inequalities for sums of bounded random variables", 1963.
     """
     return OFF_SCHEDULE if mixing == "schedule" else sqrt(elements * log(2 / CHANCE) / 2)
 
@@ -239,9 +239,9 @@ def allowed(elements: int, mixing: Mixing) -> float:
 def early_repeat(drawn: Array, size: int) -> int | None:
     """Return an element that came again within a pass, wherever passes begin; None for none.
 
-    Passes of `size` draws begin at some place and at each multiple of `size` from there. Between
-    two draws of an element one has to begin: that leaves for each two an arc of the circle of
-    places, and the arcs of all must have a place in common.
+    Passes of `size` draws begin at some place and at each multiple of `size` from there. A pass
+    must begin between two draws of the same element, which allows an arc of the circle of places.
+    The arcs of all such pairs must share a place.
 
     Args:
         drawn: elements of one source, each 0 ≤ element < size, in order of delivery.
@@ -268,7 +268,7 @@ def early_repeat(drawn: Array, size: int) -> int | None:
 
 
 def uneven(drawn: Array, size: int) -> int | None:
-    """Return an element that came too often beside the one that came least; None for none."""
+    """Return an element that was delivered too often, compared with the rarest one, or None."""
     counts = np.bincount(drawn, minlength=size)
     most = int(np.argmax(counts))
     return most if counts[most] - counts.min() > LARGEST_SPREAD else None

@@ -1,7 +1,7 @@
-"""The evidence of a round: the checks that its drive asked for, made where no adapter runs.
+"""The evidence of a round: checks that its drive asked for, to be made where no adapter runs.
 
-It is a pickle per entry, in a file in memory, which the kernel frees with the worker. It is read
-without trust: arrays and plain values are all that is made of it.
+The file has a pickle per entry. It lies in memory, and the kernel frees it with the worker. The
+reader trusts nothing: it makes arrays and plain values only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_JUDGED = Verification(
 
 
 class Evidence(Verifier):
-    """Writes checks down, to be made by a judge.
+    """Write checks down, to be made by a judge.
 
     Args:
         file: where to write; stays open.
@@ -136,8 +136,8 @@ def _load(file: BinaryIO) -> Any:
 def packed(value: Any) -> Any:
     """Return a field of a check as arrays and plain values.
 
-    The indices of many batches become one array and the size of each: that takes far less to write
-    than an array for each batch. Those that are not all int64 ``[B]`` stay as they are.
+    The indices of many batches become one array and one of sizes, which is far faster to write than
+    an array per batch. Lists of other arrays stay lists.
     """
     match value:
         case None | bool() | int() | float() | str():
@@ -169,7 +169,7 @@ def _is_index(value: Any) -> bool:
 def plain(value: Array) -> Array:
     """Return an array whose pickle needs no type but NumPy's own.
 
-    No reference has another, so what it holds is not looked at: only that it is none of them.
+    No reference has another type, so the content of such an array does not matter.
     """
     if value.dtype.hasobject:
         return np.full(value.shape, None)

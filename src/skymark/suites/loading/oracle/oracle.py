@@ -14,23 +14,23 @@ from skymark.suites.loading.work import Caches, Mixing
 
 
 class Declared(NamedTuple):
-    """The declarations of an adapter by which its batches are judged."""
+    """Declarations of an adapter that decide how its batches are judged."""
 
     native: bool = False
     """Whether the library's own operators did the work, so that tolerances are theirs."""
     caches: Caches = "nothing"
-    """The work of one epoch that is kept for the next."""
+    """Work of one epoch that is kept for the next."""
     shuffle: str = "global"
     """``global``, ``shards``, ``buffer K``, or shards and a buffer."""
     allowed_short_batches: int = 0
-    """Short batches before the last that are no fault: one per worker where each has a tail."""
+    """Allowed short batches before the last: one per worker if each has a tail."""
     mixing: Mixing = "draws"
-    """How sources are picked, where the scenario mixes some."""
+    """How sources are picked in a scenario that mixes some."""
 
 
 @dataclass(frozen=True)
 class Check(ABC):
-    """One thing that a loader is held to. Subclasses are dataclasses of what a drive saw."""
+    """A requirement of a loader. A subclass is a dataclass of the observations of a drive."""
 
     by_name: ClassVar[dict[str, type[Check]]] = {}
     """All checks, as evidence names them."""
@@ -40,12 +40,12 @@ class Check(ABC):
 
     @abstractmethod
     def fault(self, oracle: Oracle) -> Cause | None:
-        """Return what is wrong, if anything is, and add to the oracle's counts."""
+        """Return the fault, if there is one, and add to the oracle's counts."""
 
 
 @dataclass(frozen=True)
 class Refusal(Check):
-    """A fault that a drive found itself."""
+    """A fault that the drive has found."""
 
     kind: str
     message: str
@@ -57,7 +57,7 @@ class Refusal(Check):
 
 
 class Verifier(ABC):
-    """Told what a loader delivered in one round of a cell."""
+    """Take the checks of one round of a cell."""
 
     @abstractmethod
     def check(self, *checks: Check) -> None:
@@ -77,24 +77,24 @@ class Verifier(ABC):
         """Add the counts of another one, and its fault with the context."""
 
     def refuse(self, kind: str, message: str) -> None:
-        """Note a fault that a drive found itself."""
+        """Note a fault that the drive has found."""
         self.check(Refusal(kind, message))
 
     def check_arrivals(self, epoch: int, cause: Cause | None) -> None:
-        """Note what was wrong with a batch of an epoch as it arrived, if anything was."""
+        """Note the fault of a batch on its arrival, if it had one."""
         if cause is not None:
             self.refuse(cause.kind, f"epoch {epoch}: {cause.message}")
 
 
 @dataclass
 class Oracle(Verifier):
-    """Makes checks at once. Its counts are those of all checks together."""
+    """Make checks at once, and count over all of them."""
 
     scenario: Scenario
     dataset: Dataset
     declared: Declared = field(default_factory=Declared)
     seen_cpu_s: float | None = None
-    """CPU seconds of the measured epochs as the engine saw them; None where it did not."""
+    """CPU seconds of the measured epochs by the engine's measurement; None without one."""
     cause: Cause | None = field(default=None, init=False)
     """The first fault."""
     epochs: int = field(default=0, init=False)
@@ -108,9 +108,9 @@ class Oracle(Verifier):
     streams: dict[int, tuple[int, Array]] = field(default_factory=dict, init=False)
     """Per rank the latest epoch that was to be shuffled, and its elements in order."""
     moved_places: int = field(default=0, init=False)
-    """By which the elements of all shuffled epochs moved from storage together."""
+    """Sum of the distances of elements from their places in storage, over all shuffled epochs."""
     uniform_places: int = field(default=0, init=False)
-    """By which those of uniform permutations move, on average."""
+    """Expectation of that sum for uniform permutations."""
 
     @property
     def reference(self) -> Reference:

@@ -1,10 +1,10 @@
 """Check the order of delivery: how far elements move from storage, and from epoch to epoch.
 
-A shuffle of n elements that knows all of them moves one by n / 3 places on average; a buffer of K
-moves it by about K, and shards whatever their number allows.
+A global shuffle of n elements moves each by n / 3 places on average. A buffer of K moves it by
+about K. Shards move it as far as their number allows.
 
-Statistics that a uniform permutation of n elements brings to about 1 are shares of its expectation;
-the others are shares of elements, and those of a uniform permutation are near 0.
+Some statistics are shares of their expectation for a uniform permutation, so 1 is uniform. The
+others are shares of elements, and 0 is uniform.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from skymark.suites.loading.oracle.elements import flat_indices, stream_of
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 
 FEW = 16
-"""Streams up to this length may be in storage order by chance."""
+"""Longest stream that may be in storage order by chance."""
 
 ENOUGH = 64
-"""Elements from which on the average displacement of a global shuffle is near its expectation."""
+"""Least elements for which the mean displacement of a global shuffle is near its expectation."""
 
 LEAST = 0.5
-"""Of the displacement expected; 64 elements in random order fall below with p < 1e-6."""
+"""Least share of the expected displacement. 64 random elements fall below with p < 1e-6."""
 
 PAIRS = 0.5
-"""Share of neighbours that are neighbours again; by chance it is 1 / n, in storage 2 / n."""
+"""Share of neighbours that are neighbours again. By chance it is 1 / n, in storage 2 / n."""
 
 MOST_PLACES = 8
-"""Largest table, per element of a stream, that is made in place of sorting: elements are mostly the
-numbers from 0 on, and a table of 200,000 takes a tenth of the time."""
+"""Largest lookup table per element of a stream. Elements are mostly the numbers from 0 on, and then
+a table of 200,000 takes a tenth of the time of sorting."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Order(Check):
 
 
 def _near(stream: Array, moved: float, kind: str) -> str | None:
-    """Describe how near to their places in storage the elements of a stream are."""
+    """Describe a stream whose elements stay too near to their places in storage."""
     if moved < LEAST * expected_displacement(kind, len(stream)):
         return f"elements moved {moved:.1%} of what a global shuffle moves them"
     together = stream_neighbours(stream)
@@ -103,7 +103,7 @@ def _near(stream: Array, moved: float, kind: str) -> str | None:
 
 
 def _crowded(batches: Sequence[Array]) -> str | None:
-    """Describe batches that a global shuffle was to fill, drawn from few places in storage."""
+    """Describe batches that draw from too few places in storage for a global shuffle."""
     drawn = batch_neighbourhoods(batches, max(map(len, batches)))
     if drawn >= LEAST:
         return None
@@ -116,8 +116,7 @@ def _crowded(batches: Sequence[Array]) -> str | None:
 def expected_displacement(kind: str, elements: int) -> float:
     """Return the least displacement that a kind of shuffle promises, as such a share.
 
-    Shards promise none. A buffer of K that meets its first elements at once delivers each of them
-    about K / 2 places from where it was, at least.
+    Shards promise none. A buffer of K moves each element by about K / 2 places at least.
     """
     if kind == "global":
         return 1.0

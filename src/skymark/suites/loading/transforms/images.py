@@ -48,6 +48,9 @@ DRAWS = 4
 Pixels = npt.NDArray[Any]
 """``[height, width, 3]``, red, green, blue."""
 
+Box: TypeAlias = tuple[int, int, int, int]
+"""Top, left, height, width in pixels."""
+
 Crop: TypeAlias = "Callable[[Image.Image, Parameters, int], Image.Image]"
 
 
@@ -109,7 +112,7 @@ def scaled_decoder(side: int) -> Work:
     return decode_scaled
 
 
-def resize_box(image: Image.Image, box: tuple[int, int, int, int], side: int) -> Image.Image:
+def resize_box(image: Image.Image, box: Box, side: int) -> Image.Image:
     """Cut a box (top, left, height, width) out and resize it to a square, antialiased bilinear.
 
     The box is cut out first, so that no pixel outside it has weight, as in torchvision.
@@ -123,87 +126,67 @@ def resized(image: Image.Image, side: int) -> Image.Image:
     return image.resize((side, side), Image.Resampling.BILINEAR)
 
 
-def random_resized_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Cut the drawn box out and resize it."""
-    return resize_box(image, pixel_box(crop, image.height, image.width), side)
+def drawn_crop(box_of: Callable[[Box, int, int], Box]) -> Crop:
+    """Return a crop whose box is made of the drawn one, and of the image's height and width."""
 
+    def crop(image: Image.Image, drawn: Parameters, side: int) -> Image.Image:
+        height, width = image.height, image.width
+        return resize_box(image, box_of(pixel_box(drawn, height, width), height, width), side)
 
-def centre_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Cut the largest central square out instead of the drawn box, as evaluation does."""
-    del crop
-    edge = min(image.size)
-    box = ((image.height - edge) // 2, (image.width - edge) // 2, edge, edge)
-    return resize_box(image, box, side)
-
-
-def central_drawn_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Cut a box of the drawn size out of the centre instead of its drawn place."""
-    _, _, height, width = pixel_box(crop, image.height, image.width)
-    box = ((image.height - height) // 2, (image.width - width) // 2, height, width)
-    return resize_box(image, box, side)
-
-
-def fallback_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Use the central fallback box of the definition, for every image."""
-    del crop
-    return resize_box(image, central_box(image.height, image.width), side)
-
-
-def no_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Resize the whole image instead of the drawn box."""
-    del crop
-    return resize_box(image, (0, 0, image.height, image.width), side)
-
-
-def transposed_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Take the drawn box's top for its left, and its height for its width."""
-    top, left, height, width = pixel_box(crop, image.height, image.width)
-    return resize_box(image, (left, top, width, height), side)
-
-
-def swapped_corner_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-    """Take the drawn box's top for its left."""
-    top, left, height, width = pixel_box(crop, image.height, image.width)
-    return resize_box(image, (left, top, height, width), side)
+    return crop
 
 
 def changed_crop(*by: int) -> Crop:
     """Return a crop whose box (top, left, height, width) is some pixels off."""
-
-    def crop_changed(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-        top, left, height, width = pixel_box(crop, image.height, image.width)
-        box = (top + by[0], left + by[1], height + by[2], width + by[3])
-        return resize_box(image, box, side)
-
-    return crop_changed
+    top, left, height, width = by
+    return drawn_crop(
+        lambda box, *_: (box[0] + top, box[1] + left, box[2] + height, box[3] + width)
+    )
 
 
 def crop_resized_by(method: Image.Resampling) -> Crop:
     """Return a crop of the drawn box that is resized by another method."""
 
-    def crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
-        top, left, height, width = pixel_box(crop, image.height, image.width)
+    def crop(image: Image.Image, drawn: Parameters, side: int) -> Image.Image:
+        top, left, height, width = pixel_box(drawn, image.height, image.width)
         cut = image.crop((left, top, left + width, top + height))
         return cut.resize((side, side), method)
 
     return crop
 
 
-def aliased_crop(image: Image.Image, crop: Parameters, side: int) -> Image.Image:
+def aliased_crop(image: Image.Image, drawn: Parameters, side: int) -> Image.Image:
     """Resize the drawn box bilinearly between four pixels each, without antialiasing."""
-    top, left, height, width = pixel_box(crop, image.height, image.width)
+    top, left, height, width = pixel_box(drawn, image.height, image.width)
     box = (left, top, left + width, top + height)
     extent = Image.Transform.EXTENT
     return image.transform((side, side), extent, box, Image.Resampling.BILINEAR)
 
 
+def centred(box_height: int, box_width: int, height: int, width: int) -> Box:
+    """Return the central box of a size, of an image of a size."""
+    return (height - box_height) // 2, (width - box_width) // 2, box_height, box_width
+
+
+random_resized_crop = drawn_crop(lambda box, *_: box)
+
 WRONG_CROPS: Mapping[str, Crop] = {
-    "the largest central square is cut out, not the drawn box": centre_crop,
-    "a box of the drawn size is cut out of the centre": central_drawn_crop,
-    "the fallback box is cut out of every image, not the drawn one": fallback_crop,
-    "nothing is cut out, the whole image is resized": no_crop,
-    "the box's top and left are swapped": swapped_corner_crop,
-    "the box's axes are swapped": transposed_crop,
+    "the largest central square is cut out, not the drawn box": drawn_crop(
+        lambda _, height, width: centred(min(height, width), min(height, width), height, width)
+    ),
+    "a box of the drawn size is cut out of the centre": drawn_crop(
+        lambda box, height, width: centred(box[2], box[3], height, width)
+    ),
+    "the fallback box is cut out of every image, not the drawn one": drawn_crop(
+        lambda _, height, width: central_box(height, width)
+    ),
+    "nothing is cut out, the whole image is resized": drawn_crop(
+        lambda _, height, width: (0, 0, height, width)
+    ),
+    "the box's top and left are swapped": drawn_crop(
+        lambda box, *_: (box[1], box[0], box[2], box[3])
+    ),
+    "the box's axes are swapped": drawn_crop(lambda box, *_: (box[1], box[0], box[3], box[2])),
     "the box is two pixels off": changed_crop(2, 2, 0, 0),
     "the box is one pixel too low and too far right": changed_crop(1, 1, 0, 0),
     "the box is one pixel too high and too far left": changed_crop(-1, -1, 0, 0),
