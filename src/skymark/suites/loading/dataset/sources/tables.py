@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import io
 import json
+import lzma
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from lzma import LZMAError
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO, cast
+from typing import Any, NamedTuple, TextIO
 
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import (
@@ -212,48 +214,26 @@ def is_click_log(path: Path) -> bool:
     return len(values) == len(CLICK_FIELDS) and values[0] in {"0", "1"}
 
 
+def _zstd(path: Path) -> Any:
+    """Open a file of Zstandard frames. Arrow refuses one that is cut off."""
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
+
+
+DECOMPRESSORS: Mapping[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": _zstd,
+}
+
+
 def opened_text(path: Path, newline: str | None = None) -> TextIO:
     """Open a text file in UTF-8, with or without a byte order mark, decompressed by its suffix."""
-    return io.TextIOWrapper(_decompressed(path), encoding="utf-8-sig", newline=newline)
-
-
-def _decompressed(path: Path) -> BinaryIO:
-    if (suffix := path.suffix.lower()) == ".gz":
-        import gzip
-
-        return cast(BinaryIO, gzip.open(path))
-    if suffix == ".bz2":
-        import bz2
-
-        return cast(BinaryIO, bz2.open(path))
-    if suffix == ".xz":
-        import lzma
-
-        return cast(BinaryIO, lzma.open(path))
-    if suffix == ".zst":
-        return cast(BinaryIO, io.BufferedReader(_ZstdFile(path)))
-    return path.open("rb")
-
-
-class _ZstdFile(io.RawIOBase):
-    """A file of Zstandard frames, decompressed by Arrow, which refuses one that is cut off."""
-
-    def __init__(self, path: Path) -> None:
-        import pyarrow as pa
-
-        self._file = pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+    decompressed = DECOMPRESSORS.get(path.suffix.lower())
+    file = path.open("rb") if decompressed is None else decompressed(path)
+    return io.TextIOWrapper(file, encoding="utf-8-sig", newline=newline)
 
 
 @contextmanager
@@ -265,7 +245,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise DataError(f"{path} is no UTF-8 text ({error}); convert it") from error
     except csv.Error as error:
         raise DataError(f"{path} is no table of separated values ({error}); mend it") from error
-    except (EOFError, zlib.error, LZMAError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path} is no whole compressed file ({error}); copy it again") from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error}") from error
