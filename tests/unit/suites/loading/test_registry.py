@@ -12,7 +12,7 @@ import pytest
 
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Selection
-from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, adapter
+from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Adapter, adapter, all_but
 from skymark.suites.loading.registry import (
     adapter_class,
     adapter_reference,
@@ -128,6 +128,20 @@ def test_an_ability_that_does_not_exist_is_refused():
     with pytest.raises(UsageError, match=r"unknown abilities \['juggle'\]"):
         adapter(Juggler)
     assert "juggler" not in ADAPTERS
+
+
+def test_sources_follow_from_formats_and_all_abilities_from_those_that_lack():
+    class Tar(Adapter):
+        slug, name = "tar-of-tests", "Tar"
+        formats = ("http-tar", "tar")
+        abilities = all_but({"seek": "it streams", "source:files": "it has shards"})
+
+    assert Tar.abilities == {name for name in ABILITIES if ":" not in name} - {"seek"}
+    assert Tar.lacks(set(ABILITIES) - {"source:memory", "source:columnar"}) == [
+        "it streams",
+        "it has shards",
+    ]
+    assert all(name in Tar.lacks(["source:memory"])[0] for name in ("Tar", *Tar.formats))
 
 
 # A user's own file

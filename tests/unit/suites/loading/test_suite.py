@@ -207,7 +207,8 @@ def test_a_lacking_ability_makes_the_cell_unsupported_with_the_adapters_reason()
     axes = {name: values[-1] for name, values in dist.axis_values.items()}
     status, cause = refusal(dist, Poor, axes, {})
     assert status is Status.UNSUPPORTED
-    assert "it knows one process only" in cause.message
+    assert cause.kind == "lacks-ability"
+    assert Poor.abilities.reasons["shard"] in cause.message
 
 
 def test_a_lacking_ability_without_a_reason_is_told_in_words():
@@ -228,7 +229,7 @@ def test_an_adapter_of_operators_alone_does_no_other_scenario():
     assert refusal(scenario_class("CV-1"), Native, {}, {}) is None
     status, cause = refusal(scenario_class("TAB-1"), Native, {}, {})
     assert status is Status.UNSUPPORTED
-    assert cause.message == "it has operators for images only"
+    assert (cause.kind, cause.message) == ("lacks-ability", Native.native_only)
 
 
 def test_an_adapter_of_media_alone_reads_no_rows_of_numbers():
@@ -239,7 +240,7 @@ def test_an_adapter_of_media_alone_reads_no_rows_of_numbers():
     assert refusal(scenario_class("CV-1"), Media, {}, {}) is None
     status, cause = refusal(scenario_class("TAB-1"), Media, {}, {})
     assert status is Status.UNSUPPORTED
-    assert cause.message == "it reads images only"
+    assert (cause.kind, cause.message) == ("lacks-ability", Media.media_only)
 
 
 def test_a_format_that_the_adapter_does_not_read_is_unsupported():
