@@ -119,6 +119,13 @@ def cloud_tests(session: nox.Session) -> None:
 
 
 @nox.session
+def following(session: nox.Session) -> None:
+    """Count the functions that an option passes on its way to SkyPilot: nox -s following."""
+    python = cloud_venv(session)
+    session.run(python, "-m", "tests.following", *session.posargs, external=True)
+
+
+@nox.session
 def cloud_day(session: nox.Session) -> None:
     """Try a SkyPilot user's commands, `sky`'s beside skymark's, on two machines (half an hour)."""
     session.run(*IN_VENV, "cloud", CLOUD, "-m", "cloud_day", *session.posargs)

@@ -1,6 +1,6 @@
 """Follow the options of `skymark launch` to SkyPilot: the functions that a value passes on its way.
 
-    nox -s following -- launch
+    nox -s following
 
 Counted are skymark's functions that are called with the value, or with an object that has it as a
 field, from the command's own to the call of SkyPilot's SDK that hires the machine. SkyPilot's
@@ -28,16 +28,12 @@ CATALOGUES = Path(__file__).parents[1] / "src" / "skymark" / "cloud" / "rehearsa
 PROFILE = """\
 description = "followed"
 suite = "loading"
-platform = "cpu"
-machine = "cpu-benchmark"
+platform = "gpu"
+machine = "gpu-benchmark"
 scenarios = ["TAB-1:small"]
 adapters = ["numpy"]
 """
 CEILING_USD = 97.25
-
-
-class HiredError(Exception):
-    """SkyPilot was asked for the machine."""
 
 
 def holds(thing: object, value: object) -> bool:
@@ -71,12 +67,17 @@ def followed(values: dict[str, object]) -> Iterator[dict[str, dict[str, None]]]:
         sys.setprofile(None)
 
 
-def stand_in(sky: Any) -> None:
-    """Let SkyPilot's server know no machine and no job, and accept every key."""
-    from sky.client import sdk
+def report(passed: dict[str, dict[str, None]]) -> int:
+    """Print the functions that values passed; returns 1 where they are too many."""
+    for name, functions in passed.items():
+        print(f"{name}: {len(functions)} functions, {MOST[name]} at most")
+        print("".join(f"  {function}\n" for function in functions), end="", flush=True)
+    return int(any(len(functions) > MOST[name] for name, functions in passed.items()))
 
-    def hire(*_: object, **__: object) -> None:
-        raise HiredError
+
+def stand_in(sky: Any, hire: Callable[..., Any]) -> None:
+    """Let SkyPilot's server know no machine and no job, accept every key, and hire as told."""
+    from sky.client import sdk
 
     answers: dict[str, Any] = {"jobs": ([], 0, {}, 0)}
     stubs: dict[str, Callable[..., Any]] = {
@@ -93,7 +94,7 @@ def stand_in(sky: Any) -> None:
 
 
 def main() -> int:
-    """Follow both values, and print what they pass; returns 1 where that is too much."""
+    """Follow both values until SkyPilot is asked for the machine, where this process ends."""
     with tempfile.TemporaryDirectory() as home:
         os.environ |= {"HOME": home, "SKYMARK_CACHE": f"{home}/cache"}
         os.chdir(home)
@@ -104,17 +105,20 @@ def main() -> int:
         from skymark.cloud.sky import catalogue
         from skymark.cloud.sky.client import sdk
 
-        stand_in(sdk())
-        catalogue.told_prices_usd = lambda provider: {}
-        words = ["launch", str(profile), "--infra", "lambda", "--gpus", "A10:1", "--yes"]
         values: dict[str, object] = {"profile": str(profile), "--max-cost": CEILING_USD}
+        words = ["launch", str(profile), "--infra", "lambda", "--max-cost", str(CEILING_USD)]
         with followed(values) as passed:
-            status = skymark([*words, "--max-cost", str(CEILING_USD)])
-    for name, functions in passed.items():
-        print(f"{name}: {len(functions)} functions, {MOST[name]} at most")
-        print("".join(f"  {function}\n" for function in functions), end="")
-    print(f"skymark ended with {status}")
-    return int(any(len(functions) > MOST[name] for name, functions in passed.items()))
+
+            def hire(*_: object, **__: object) -> None:
+                sys.setprofile(None)
+                shutil.rmtree(home)
+                os._exit(report(passed))  # else the machine would be ended
+
+            stand_in(sdk(), hire)
+            catalogue.told_prices_usd = lambda provider: {}
+            skymark([*words, "--yes"])
+    report(passed)
+    return 1  # nothing was hired
 
 
 if __name__ == "__main__":

@@ -252,7 +252,8 @@ def claimed(client: Client, cluster: str, cache: Path, **variables: str) -> str:
         "from skymark.cloud.rented_run import RentedRun; "
         "from skymark.model.requests import Machine; "
         "run = {'profile': 'cpu', 'plan_hash': '', 'run_id': '', 'machine': Machine()}; "
-        "NewCluster().claim(RentedRun(name=sys.argv[1], **run))"
+        "from skymark.cloud.lifecycle.stages import Quoted; "
+        "NewCluster().claim(Quoted(RentedRun(name=sys.argv[1], **run), None, {}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, cluster],

@@ -109,5 +109,5 @@ def show(quoted: Quoted) -> None:
             f"{quoted.shared.cost.expected_usd:.2f} USD for all cells."
         )
     print_quote(quote, notes)
-    if run.nodes > 1 and not run.machine.idle:
+    if run.machine.nodes > 1 and not run.machine.idle:
         print_parts(run.sharing, quoted.plan)

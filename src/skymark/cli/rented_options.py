@@ -36,10 +36,10 @@ Stores = Annotated[
     Several,
     Parameter(
         group=RESULTS,
-        help="Where the machine puts results besides, cell by cell: s3://BUCKET/PREFIX or wandb "
-        "(a directory would go with the machine). Without, they are lost where the connection is "
-        "away for as long as --idle-minutes. Keys are taken from this environment, and tried "
-        "before anything is hired.",
+        help="Second place of the results, which the machine fills cell by cell: "
+        "s3://BUCKET/PREFIX or wandb (a directory would go with the machine). Without one, the "
+        "results are lost if the connection is away for --idle-minutes. skymark takes the keys "
+        "from this environment, and tries them before it hires anything.",
     ),
 ]
 Sync = Annotated[
@@ -94,7 +94,7 @@ class ClusterOptions(PlaceOptions):
         NODES,
         Parameter(
             group=MACHINE,
-            help="Machines that share the plan; each cell runs once, and each machine is paid for.",
+            help="Machines that share the plan. Each cell runs once; you pay for each machine.",
         ),
     ] = 1
     split: MachinesSplit = None
@@ -128,8 +128,8 @@ class LaunchOptions(ClusterOptions):
         bool,
         Parameter(
             group=MACHINE,
-            help="As SkyPilot's managed job: if the machine is taken away, another one goes on "
-            "from --store s3://…, which it needs.",
+            help="Run as SkyPilot's managed job: if the provider takes the machine away, another "
+            "machine goes on from --store s3://…, which this needs.",
         ),
     ] = False
     image: Annotated[
@@ -153,7 +153,7 @@ class LaunchOptions(ClusterOptions):
         bool,
         Parameter(
             group=MACHINE,
-            help="End the machine after the run; so it is anyway, without --keep or --idle.",
+            help="End the machine after the run. This is the default without --keep and --idle.",
         ),
     ] = False
     idle_minutes: Annotated[
@@ -171,7 +171,8 @@ class LaunchOptions(ClusterOptions):
         str,
         Parameter(
             group=MACHINE,
-            help="Longest time until the machine is up; then it is given back, with exit status 1.",
+            help="Longest time until the machine is up. Then skymark gives it back and exits with "
+            "status 1.",
         ),
     ] = "20m"
 
@@ -206,8 +207,9 @@ class LimitOptions:
         str | None,
         Parameter(
             group=LIMITS,
-            help="Longest time of set-up and run of each job, such as 90m or 2h; the machine keeps "
-            "to it, and the results so far come home. [default: the profile's; none for submit]",
+            help="Longest time of set-up and run of each job, such as 90m or 2h. The machine ends "
+            "the job then, and the results so far come home. [default: the profile's; none for "
+            "submit]",
         ),
     ] = None
     max_cost: Annotated[
@@ -215,9 +217,9 @@ class LimitOptions:
         USD,
         Parameter(
             group=LIMITS,
-            help="USD. What may cost more is refused with exit status 3; the machine ends the run "
-            "when this is used up. On a machine that is there, what is expected to cost more is "
-            "refused. [default: the profile's, for each machine]",
+            help="Ceiling in USD, of all machines together. skymark refuses runs that may cost more "
+            "(exit status 3), and on a machine that is up those that are expected to cost more. The "
+            "machine ends a run at the ceiling. [default: the profile's, for each machine]",
         ),
     ] = None
 
@@ -253,7 +255,7 @@ class VariableOptions:
         tuple[str, ...],
         Parameter(
             group=VARIABLES,
-            help="As --env, for what nobody is to read; wins over --env. May be repeated.",
+            help="As --env, for keys and passwords; wins over --env. May be repeated.",
         ),
     ] = ()
     secret_file: Annotated[

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import takewhile
 
 from skymark.model.errors import UsageError
 
@@ -156,7 +155,7 @@ def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[s
     Raises:
         UsageError: skymark has nothing that the word could be put as; it says what to do.
     """
-    own = list(takewhile(lambda word: word != "--", words))
+    own = list(words[: words.index("--")] if "--" in words else words)
     if not own:
         return list(words)
     if not is_ours(own[0]):
@@ -221,7 +220,7 @@ def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
 
 def needs_skypilot(arguments: Sequence[str], commands: Collection[str]) -> bool:
     """Whether a command line asks for what SkyPilot does, and not for help."""
-    own = list(takewhile(lambda word: word != "--", arguments))
+    own = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
     if not own or {"--help", "-h"} & set(own):
         return False
     submits = own[1:2] == [SUBMIT]  # skymark SUITE submit

@@ -86,12 +86,12 @@ class Terminal(Callbacks):
             raise GateError("nothing was hired")
         return True
 
-    def begin(self, run: RentedRun) -> None:
+    def begin(self, run_id: str) -> None:
         """Outlive the terminal, and end what is begun when told to."""
         end_when_told()
         if self._output is None:
             return
-        log = self._output / f"{run.run_id}.log"
+        log = self._output / f"{run_id}.log"
         hangup = Hangup(log)
         hangup.outlive()
         say(f"should this terminal be closed, it goes on, with its output in {log}")

@@ -72,8 +72,8 @@ def execute(
     """
     known = run_of_machine(name, profile)
     if job.nodes is not None:
-        check_nodes(name, job.nodes, known.nodes)
-    split_of_machines(job.split, job.nodes or known.nodes)
+        check_nodes(name, job.nodes, known.machine.nodes)
+    split_of_machines(job.split, job.nodes or known.machine.nodes)
     whole = limits_there(known, limits)
     variables = {**environment, **job.variables, **job.secrets}
     source = source_for(plans.values(), job.files, with_source=known.machine.image is None)
@@ -97,7 +97,7 @@ def execute(
             **{
                 **dict(job),
                 "name": None if job.name is None else f"{job.name}{behind}",
-                "nodes": None if job.nodes == known.nodes else job.nodes,
+                "nodes": None if job.nodes == known.machine.nodes else job.nodes,
             }
         )
         run = known.changed(run_id=f"{run_id}{behind}", plan_hash=plan.hash, job=work, **shared)
@@ -107,7 +107,7 @@ def execute(
         callbacks.show(quoted)
     check_home(results.directory)
     check_stores(results.stores, run_id, variables)
-    callbacks.begin(runs[0].run)
+    callbacks.begin(runs[0].run.run_id)
     if detach:
         queue(runs, callbacks)
         return [Left(quoted.run) for quoted in runs]
@@ -161,7 +161,7 @@ def limits_there(known: RentedRun, given: Limits) -> Limits:
 
     The ceiling is the one given, else the machine's, or the profile's if that is higher.
     """
-    of_profile = limits_of(load_profile(known.profile), given, known.nodes)
+    of_profile = limits_of(load_profile(known.profile), given, known.machine.nodes)
     ceilings = [known.limits.max_cost_usd, of_profile.max_cost_usd]
     most_usd = max((usd for usd in ceilings if usd is not None), default=None)
     return Limits(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from skymark.cloud.cost.quote import Quote
@@ -141,10 +141,12 @@ def launch(
     check_home(results.directory)
     source = source_for([plan], job.files, with_source=machine.image is None)
     callbacks.sends(source)
+    taken = names_in_use() | {job.name for job in live_managed_jobs()} | known_names()
+    name = _free_name(machine.name, taken) or cluster_name(profile, taken)
     idle_minutes = idle_minutes_for(machine, results.stores, known)
     run = RentedRun(
-        name=_free_name(profile, machine.name),
-        run_id=new_run_id(profile, datetime.now(UTC)),
+        name=name,
+        run_id=new_run_id(plan.profile, datetime.now(UTC)),
         profile=profile,
         plan_hash=plan.hash,
         # Whoever comes back may have put jobs of another kind there.
@@ -164,7 +166,7 @@ def launch(
     if not callbacks.agree(quoted):
         raise GateError("nothing was hired: the price was not agreed to")
     check_stores(results.stores, run.run_id, known)
-    callbacks.begin(run)
+    callbacks.begin(run.run_id)
     place = ManagedPlace() if machine.managed else NewCluster()
     with named_where_left(run.name, callbacks.tell):
         if machine.idle or detach:
@@ -172,15 +174,12 @@ def launch(
         return carry_out(quoted, place, callbacks, results.directory)
 
 
-def _free_name(profile: str, wanted: str | None) -> str:
-    """Return the name of a new machine: the one that is wanted, else the profile's, free to use.
+def _free_name(wanted: str | None, taken: Collection[str]) -> str | None:
+    """Return the name that a user wants for a machine; None for none.
 
     Raises:
-        UsageError: the wanted name is taken.
+        UsageError: it is taken.
     """
-    taken = names_in_use() | {job.name for job in live_managed_jobs()} | known_names()
-    if wanted is None:
-        return cluster_name(profile, taken)
     if wanted in taken:
         raise UsageError(
             f"--cluster {wanted}: there is such a machine; give another name, run on it with "

@@ -22,7 +22,7 @@ from skymark.cloud.lifecycle.retrieving import check_home, from_cluster
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.cloud.machine_script import LATEST, RESULTS
 from skymark.cloud.rented_run import IDLE_MINUTES, RentedRun
-from skymark.cloud.sky.client import server_fault, sky_program
+from skymark.cloud.sky.client import explained, server_fault, sky_program
 from skymark.cloud.sky.clusters import (
     LiveMachine,
     ProviderList,
@@ -32,12 +32,16 @@ from skymark.cloud.sky.clusters import (
     live_clusters,
     profile_of,
 )
-from skymark.cloud.sky.jobs import QueuedJob, cancel_jobs, queued_jobs, show_output
-from skymark.cloud.sky.managed_jobs import (
-    find_managed_job,
-    live_managed_jobs,
-    show_managed_output,
+from skymark.cloud.sky.jobs import (
+    NO_SUCH_JOB,
+    NOT_FINISHED,
+    JobEnd,
+    QueuedJob,
+    cancel_jobs,
+    queued_jobs,
+    show_output,
 )
+from skymark.cloud.sky.managed_jobs import find_managed_job, live_managed_jobs
 from skymark.cloud.sky.ssh import output_of
 from skymark.cloud.submissions import PREFIX
 from skymark.cloud.waiting import clock_s, in_background
@@ -262,11 +266,18 @@ def show_log(
         UsageError: there is no such machine or job, or a managed job was given a number.
     """
     managed = find_managed_job(name) if find_cluster(name, refresh=False) is None else None
-    if managed is None:
-        return show_output(name, job, log, wait_for_end=wait_for_end, last_lines=last_lines)
-    if job is not None:
+    if managed is not None and job is not None:
         raise UsageError(f"{name} is one managed job; leave out the number {job}")
-    return show_managed_output(managed, log, wait_for_end=wait_for_end, last_lines=last_lines)
+    with explained(f"the log of {name}"):
+        if managed is not None:
+            in_background(lambda: managed.show_output(log, follow=wait_for_end, tail=last_lines))
+            return managed.ended() in {None, JobEnd.SUCCEEDED}
+        code = in_background(
+            lambda: show_output(name, job, log, follow=wait_for_end, tail=last_lines)
+        )
+    if code == NO_SUCH_JOB:
+        raise UsageError(f"{name} has no job {job}; `skymark queue {name}` shows its jobs")
+    return code in {0, NOT_FINISHED}
 
 
 def down(name: str, tell: Tell) -> Gone:

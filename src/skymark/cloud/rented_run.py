@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from skymark.cloud.stores import lasting_store, results_leave, store_secrets
 from skymark.execute.partition.shard import items_of, parts_of
@@ -49,7 +49,7 @@ class RentedRun(Frozen):
     machine: Machine
     limits: Limits = Limits()
     job: Job = Job()
-    stores: tuple[str, ...] = ()
+    stores: tuple[str, ...] = Field(default=(), validate_default=True)
     """Of ``skymark run --store`` on the machine."""
     idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
     """Without a job, after which the machine ends itself."""
@@ -62,16 +62,12 @@ class RentedRun(Frozen):
     parts: int = Field(default=1, ge=1)
     """Machines that share the plan, each with a job of its own."""
 
-    @model_validator(mode="after")
-    def _a_store_that_lasts(self) -> Self:
-        if self.machine.managed:
-            lasting_store(self.stores)
-        return self
-
-    @property
-    def nodes(self) -> int:
-        """Machines of the cluster."""
-        return self.machine.nodes
+    @field_validator("stores")
+    @classmethod
+    def _one_that_lasts(cls, stores: tuple[str, ...], known: ValidationInfo) -> tuple[str, ...]:
+        if "machine" in known.data and known.data["machine"].managed:
+            lasting_store(stores)
+        return stores
 
     @property
     def lasting_store(self) -> str | None:
@@ -79,18 +75,18 @@ class RentedRun(Frozen):
         return lasting_store(self.stores) if self.machine.managed else None
 
     @property
-    def split(self) -> str:
-        """The way its machines share the plan."""
-        return self.job.split or "balanced"
-
-    @property
     def sharing(self) -> Split:
         """The split of the plan between the machines of its jobs."""
-        return read_split(self.split, self.parts * (self.job.nodes or self.nodes))
+        return sharing_of(self.job, self.machine, self.parts)
 
     def changed(self, **changes: Any) -> Self:
         """Return a run with other values, which are validated."""
         return type(self)(**{**dict(self), **changes})
+
+
+def sharing_of(job: Job, machine: Machine, parts: int = 1) -> Split:
+    """Return the split of a plan between the machines of so many jobs."""
+    return read_split(job.split or "balanced", parts * (job.nodes or machine.nodes))
 
 
 def changed_machine(machine: Machine, **changes: Any) -> Machine:
@@ -155,19 +151,22 @@ def require_time_before(plan: Plan, deadline_s: float | None) -> None:
     )
 
 
-def secrets_of(run: RentedRun, plan: Plan, variables: Mapping[str, str]) -> dict[str, str]:
+def secrets_of(
+    stores: Sequence[str], job: Job, plan: Plan, variables: Mapping[str, str]
+) -> dict[str, str]:
     """Return the secrets of a run: its stores', the Hub's if its plan reads there, its job's own.
 
     Args:
-        run: with its stores and its job.
+        stores: of ``skymark run --store`` on the machine.
+        job: with its own secrets.
         plan: the cells.
         variables: the caller's.
     """
-    known = {**variables, **run.job.variables, **run.job.secrets}
-    secrets = store_secrets(run.stores, known)
+    known = {**variables, **job.variables, **job.secrets}
+    secrets = store_secrets(stores, known)
     if any(HUB_ADDRESS in one.cell.model_dump_json() for one in plan.cells):
         secrets |= {name: known[name] for name in HUB if known.get(name)}
-    return {**secrets, **run.job.secrets}
+    return {**secrets, **job.secrets}
 
 
 def cluster_name(profile: str, taken: Collection[str] = ()) -> str:

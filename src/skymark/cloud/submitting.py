@@ -258,7 +258,7 @@ def submit_managed(
         if not callbacks.agree(priced):
             raise GateError("nothing was hired: the price was not agreed to")
         check_stores(run.stores, run.run_id, variables)
-        callbacks.begin(run)
+        callbacks.begin(run.run_id)
         return _submitted(quoted, part_runs(quoted, key, rest.attempts), callbacks)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from skymark.cloud.known_machines import write_secrets
 from skymark.cloud.rented_run import secrets_of
+from skymark.model.requests import Job
 from tests.examples import examples
 from tests.other_user import needs_second_user, program_of_another_user
-from tests.rented_runs import run_of
 from tests.unit.rundir.past_runs import cell, plan
 
 EVERYTHING = {
@@ -29,7 +29,7 @@ REAL = plan([cell().model_copy(update={"specification": {"data": "hf://me/set"}}
 
 
 def secrets_for(plan, stores, known, **job):
-    return secrets_of(run_of(stores=stores, **job), plan, known)
+    return secrets_of(stores, Job(**job), plan, known)
 
 
 def test_a_run_without_a_bucket_gets_no_key_of_one():

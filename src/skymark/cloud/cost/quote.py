@@ -260,12 +260,15 @@ def as_given(usd: float) -> str:
     return f"{given:.2f}" if given == round(given, 2) else f"{given:f}"
 
 
-def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
+def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
     """Refuse a run that may cost more than a ceiling on the cheapest machine.
 
     What counts is the high figure, which a deadline limits; equal to the ceiling is allowed, and
     so is a ceiling that is equal to the figure as it is shown, which is rounded up. Where the
     ceiling limits the time, the expected figure counts.
+
+    Returns:
+        The machines that stay below it at worst, as the cheapest one does.
 
     Raises:
         GateError: it may cost more.
@@ -278,10 +281,12 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> None:
                 f"ends itself, and the ceiling is {as_given(max_cost_usd)} USD; give --max-cost "
                 f"{at_most(cost.expected_usd)} or more, or fewer --scenarios or --adapters"
             )
-        return
-    if cost.high_usd <= max_cost_usd + ROUNDING_USD:
-        return
+        return list(quote.offers)
     cheapest = quote.cheapest
+    if cost.high_usd <= max_cost_usd + ROUNDING_USD:
+        allowed_usd = max_cost_usd / (quote.machine_time.high_s / 3600)
+        most_usd = max(allowed_usd, cheapest.hourly_price_usd)
+        return [offer for offer in quote.offers if offer.hourly_price_usd <= most_usd]
     machines = f"{quote.num_nodes} × " if quote.num_nodes > 1 else ""
     paid_s = max_cost_usd / (cheapest.hourly_price_usd * quote.num_nodes) * 3600
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s

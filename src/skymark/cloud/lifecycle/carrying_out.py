@@ -22,7 +22,6 @@ from skymark.cloud.lifecycle.stages import (
     Quoted,
     Retrieved,
 )
-from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
@@ -46,7 +45,7 @@ def carry_out(
         NameTakenError: another launch has a machine of that name; this one touches nothing of it.
         StillBillingError: the machine does not end.
     """
-    place.claim(quoted.run)
+    place.claim(quoted)
     try:
         hired = _hire(quoted, place, callbacks)
         if isinstance(hired, Left):
@@ -116,7 +115,7 @@ def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) ->
     """Follow the run to its end. Whatever happens, its results are still to come home."""
     run = quoted.run
     try:
-        alone = run.nodes == 1
+        alone = run.machine.nodes == 1
         end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s, alone=alone)
         reason = hired.job.failure() if end is not JobEnd.SUCCEEDED else None
     except KeyboardInterrupt:
@@ -157,7 +156,7 @@ def hire_and_leave(quoted: Quoted, place: Place, callbacks: Callbacks) -> Left:
         CloudError: it could not be hired, or its set-up failed.
         StillBillingError: it does not end.
     """
-    with ended_where_not_hired(quoted.run, place, callbacks):
+    with ended_where_not_hired(quoted, place, callbacks):
         hired = place.hire(quoted, callbacks)
         if quoted.run.machine.idle:
             _await_set_up(hired, callbacks)
@@ -165,21 +164,21 @@ def hire_and_leave(quoted: Quoted, place: Place, callbacks: Callbacks) -> Left:
 
 
 @contextmanager
-def ended_where_not_hired(run: RentedRun, place: Place, callbacks: Callbacks) -> Iterator[None]:
+def ended_where_not_hired(quoted: Quoted, place: Place, callbacks: Callbacks) -> Iterator[None]:
     """Take the name of a machine; it is ended where what hires it is interrupted, or fails.
 
     Raises:
         UsageError: another launch has a machine of that name; nothing of it is touched.
         StillBillingError: it does not end.
     """
-    place.claim(run)
+    place.claim(quoted)
     try:
         yield
     except BaseException:
         try:
             place.take_back()
         finally:
-            place.end(Finished(run, begun=False), callbacks)
+            place.end(Finished(quoted.run, begun=False), callbacks)
         raise
 
 

@@ -100,8 +100,8 @@ def _copy(
             left += strange
         except UnreachableError as error:
             silent[node] = error
-    living = running(run.name) if 0 < len(silent) < run.nodes else None
-    if silent and (living is None or not 0 < living <= run.nodes - len(silent)):
+    living = running(run.name) if 0 < len(silent) < run.machine.nodes else None
+    if silent and (living is None or not 0 < living <= run.machine.nodes - len(silent)):
         raise next(iter(silent.values()))
     stored = stored_part(run, staging / "stored") if silent else None
     all_parts = parts if stored is None else [*parts, stored]
@@ -119,7 +119,7 @@ def _copy(
 
 
 def _parts(run: RentedRun, staging: Path) -> list[Path]:
-    return [staging / str(node) for node in range(run.nodes)]
+    return [staging / str(node) for node in range(run.machine.nodes)]
 
 
 def _with_what_came(

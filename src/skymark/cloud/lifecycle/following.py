@@ -98,7 +98,7 @@ class ClusterJob:
 
     def show(self, log: TextIO) -> int | None:
         """Write the output until the job ends, or the part of each machine that is left."""
-        if self.run.nodes == 1:
+        if self.run.machine.nodes == 1:
             return self.job.show(log)
         output = BackgroundCall(lambda: self.job.show(log))
         while not output.wait(clock_s() + self.look_s):
@@ -128,7 +128,7 @@ class ClusterJob:
         """Return why it failed, or how many machines are lost, where that is known."""
         if self._living is None:
             return self.job.failure()
-        nodes = self.run.nodes
+        nodes = self.run.machine.nodes
         return f"{nodes - self._living} of its {nodes} machines are gone"
 
     def stop(self) -> None:
@@ -158,7 +158,7 @@ class ClusterJob:
 
     def _over(self) -> bool:
         """Whether machines of several are lost, and all others have ended their parts."""
-        nodes = self.run.nodes
+        nodes = self.run.machine.nodes
         living = None if nodes == 1 else self.running(self.run.name)
         if living is None or not 0 < living < nodes:
             return False
@@ -279,14 +279,14 @@ def await_outcome(run: RentedRun) -> None:
         CloudError: one has not after the time that SkyPilot gives a cancelled job, or cannot be
             reached.
     """
-    for node in range(run.nodes):
+    for node in range(run.machine.nodes):
         _fetch(run, node, attempts=1 + math.ceil(CANCELLED_S / PAUSE_S))
 
 
 def parts_over(run: RentedRun) -> bool:
     """Whether some node of a cluster answers, and all that do have ended their part of a run."""
     answers = []
-    for node in range(run.nodes):
+    for node in range(run.machine.nodes):
         with suppress(UnreachableError):
             answers.append(_fetch_if_there(run, node))
     return bool(answers) and all(answers)
@@ -299,7 +299,7 @@ def end_there(run: RentedRun) -> JobEnd | None:
         UnreachableError: a node does not answer.
         UsageError: there is no such cluster any more.
     """
-    outcomes = [_fetch_if_there(run, node) for node in range(run.nodes)]
+    outcomes = [_fetch_if_there(run, node) for node in range(run.machine.nodes)]
     if not all(outcomes) or SET_UP_DONE in outcomes:
         return None
     return JobEnd.SUCCEEDED if set(outcomes) == {DONE} else JobEnd.FAILED

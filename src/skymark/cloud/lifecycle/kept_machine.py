@@ -141,7 +141,7 @@ class KeptMachine:
                 self._take_all_back()
                 raise
 
-    def claim(self, run: RentedRun) -> None:
+    def claim(self, quoted: Quoted) -> None:
         """Do nothing: the machine has its name."""
 
     def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:

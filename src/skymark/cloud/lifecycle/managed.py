@@ -51,11 +51,11 @@ class ManagedPlace:
         self._asked_s = clock_s()
         self._machines: HiredMachines | None = None
 
-    def claim(self, run: RentedRun) -> None:
+    def claim(self, quoted: Quoted) -> None:
         """Take the job's name, which neither SkyPilot nor another launch from here may have."""
-        if find_managed_job(run.name) is not None:
-            raise taken(run.name)
-        claim(run)
+        if find_managed_job(quoted.name) is not None:
+            raise taken(quoted.name)
+        claim(quoted.run)
 
     def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
         """Start the job, and return once it has a machine."""
@@ -206,7 +206,7 @@ def submit_parts(parts: Sequence[Quoted], callbacks: Callbacks, going: list[Quot
     for quoted in parts:
         place = ManagedPlace()
         try:
-            with ended_where_not_hired(quoted.run, place, callbacks):
+            with ended_where_not_hired(quoted, place, callbacks):
                 place.submit(quoted, callbacks)
         except (CloudError, UsageError) as error:
             problems.append(str(error))

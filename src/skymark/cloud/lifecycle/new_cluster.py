@@ -66,11 +66,11 @@ class NewCluster:
         self._job: ClusterJob | None = None
         self._is_anothers = False
 
-    def claim(self, run: RentedRun) -> None:
+    def claim(self, quoted: Quoted) -> None:
         """Take the cluster's name, which no client of the API server may have."""
-        if run.name in names_in_use():
-            raise taken(run.name)
-        claim(run)
+        if quoted.name in names_in_use():
+            raise taken(quoted.name)
+        claim(quoted.run)
 
     def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
         """Hire the machine with its idle timer armed and start the job."""
@@ -157,7 +157,7 @@ class NewCluster:
         if bill is None or self._job is None:
             return bill
         absent_s = self._job.absent_s(self._asked_s + bill.seconds)
-        return bill.without(absent_s, run.nodes)
+        return bill.without(absent_s, run.machine.nodes)
 
     def _require_alone(self, job: MachineJob) -> None:
         """Leave a cluster that another client has hired under the same name at the same moment.
@@ -222,7 +222,7 @@ def _set_own_timer(run: RentedRun, minutes: int) -> None:
         file = Path(place, IDLE_FILE)
         file.write_text(idle_setting(minutes))
         try:
-            send(run.name, run.nodes, file, f"{TIMER}/{IDLE_FILE}")
+            send(run.name, run.machine.nodes, file, f"{TIMER}/{IDLE_FILE}")
         except UnreachableError:
             raise
         except CloudError:  # a cluster of one's own has none

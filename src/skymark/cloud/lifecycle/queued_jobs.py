@@ -216,7 +216,7 @@ def queue_tasks(
         for name, values in secrets.items():
             if values:
                 write_secrets(Path(place, secrets_file(name)), values)
-        send_directory(run.name, run.nodes, Path(place))
+        send_directory(run.name, run.machine.nodes, Path(place))
     unused = dict(zip(tasks, secrets.items(), strict=True))
 
     def noted(name: str, job: MachineJob) -> None:
@@ -241,13 +241,13 @@ def send_job_source(run: RentedRun, source: Path | None) -> None:
         CloudError: a node could not be reached.
     """
     if source is not None and run.submission is not None:
-        send_source(run.name, run.nodes, source, run.submission)
+        send_source(run.name, run.machine.nodes, source, run.submission)
 
 
 def remove_secrets(run: RentedRun, names: Iterable[str]) -> None:
     """Remove the files of secrets by name from every node of a cluster."""
     files = [secrets_file(name) for name in names]
-    for node in range(run.nodes if files else 0):
+    for node in range(run.machine.nodes if files else 0):
         with suppress(SkymarkError):  # they go with the machine at the latest
             output_of(run.name, ("rm", "-f", *files), node)
 

@@ -24,7 +24,9 @@ from skymark.cloud.rented_run import (
     KEPT_IDLE_MINUTES,
     RentedRun,
     limit_s,
+    machine_file,
     secrets_of,
+    sharing_of,
     split_of_machines,
 )
 from skymark.cloud.sky.catalogue import (
@@ -81,7 +83,8 @@ def quote_machines(
         UsageError: no price is known, or the machine's YAML is wrong.
     """
     sharing = split_of_machines(split, machine.nodes)
-    task = machine_task(profile, machine, split or sharing.kind)
+    path = machine_file(profile, machine.file, machine.image)
+    task = machine_task(path, machine, split or sharing.kind)
     return quote_for(
         prices_for(task, tell=tell),
         plan,
@@ -100,7 +103,8 @@ def cheapest_offer(
     Raises:
         UsageError: SkyPilot is not installed, or no price is known.
     """
-    return prices_for(machine_task(profile, machine), tell=tell).offers[0]
+    path = machine_file(profile, machine.file, machine.image)
+    return prices_for(machine_task(path, machine), tell=tell).offers[0]
 
 
 def quote_run(
@@ -131,24 +135,24 @@ def quote_run(
     quote = quote_for(
         with_told_prices(prices_for(task, clouds)),
         plan,
-        run.nodes,
+        run.machine.nodes,
         history=history,
         deadline_s=run.limits.deadline_s,
         idle_minutes=run.idle_minutes,
         stays=run.machine.stays,
-        split=run.sharing,
+        split=sharing_of(run.job, run.machine, run.parts),
         parts=parts,
     )
     if run.machine.idle:
         duration = quote.duration.model_copy(update={"running": NOTHING})
         quote = quote.model_copy(update={"duration": duration, "workers": None})
-    allowed = _allowed(quote, most_usd)
+    allowed = list(quote.offers) if most_usd is None else check_ceiling(quote, most_usd)
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
     hourly_usd = max(offer.hourly_price_usd for offer in allowed) * quote.num_nodes
     return Quoted(
         run,
         plan,
-        secrets_of(run, plan, variables),
+        secrets_of(run.stores, run.job, plan, variables),
         limit_s(run.limits, hourly_usd, around_s),
         quote,
         None if most_usd is None else _highest_for_skypilot(allowed),
@@ -179,14 +183,14 @@ def quote_there(
     Raises:
         GateError: the run is expected to cost more than the ceiling.
     """
-    secrets, limits = secrets_of(run, plan, variables), run.limits
+    secrets, limits = secrets_of(run.stores, run.job, plan, variables), run.limits
     if machine is None:
         return Quoted(run, plan, secrets, limits.deadline_s)
     set_up = NOTHING.model_copy(update={"high_s": set_up_time(plan).high_s})  # of new venvs
     duration = billed_time(plan, set_up, history, run.sharing, run.idle_minutes, stays=True)
     quote = Quote(
         profile=plan.profile,
-        num_nodes=run.nodes,
+        num_nodes=run.machine.nodes,
         deadline_s=None,
         offers=(machine,),
         duration=duration.model_copy(update={"provisioning": NOTHING}),
@@ -197,7 +201,7 @@ def quote_there(
     )
     if slots is not None:
         quote = with_slots(quote, plan, history, *slots)
-    hourly_usd = machine.hourly_price_usd * run.nodes
+    hourly_usd = machine.hourly_price_usd * run.machine.nodes
     seconds = limit_s(limits, hourly_usd, quote.duration.ending.high_s)
     if limits.max_cost_usd is not None:
         bounded = quote.model_copy(update={"deadline_s": limits.deadline_s})
@@ -296,7 +300,7 @@ def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | No
 
 def ordered_machines(quoted: Quoted) -> HiredMachines:
     """Return what is known of machines before they are hired: the price of the cheapest offer."""
-    name, nodes, quote = quoted.name, quoted.run.nodes, quoted.quote
+    name, nodes, quote = quoted.name, quoted.run.machine.nodes, quoted.quote
     if quote is None:
         return HiredMachines(name=name, cluster=name, nodes=nodes)
     cheapest = quote.cheapest
@@ -352,18 +356,6 @@ def check_price(quoted: Quoted, machines: HiredMachines) -> None:
             f"{machines.name} costs ${asked_usd:.2f}/h, says its provider, and at most "
             f"${agreed_usd:.2f}/h was agreed on; it is ended"
         )
-
-
-def _allowed(quote: Quote, max_cost_usd: float | None) -> list[Offer]:
-    """Return the offers below a ceiling; all of them where there is none.
-
-    Raises:
-        GateError: the cheapest may cost more than the ceiling.
-    """
-    if max_cost_usd is None:
-        return list(quote.offers)
-    check_ceiling(quote, max_cost_usd)
-    return [offer for offer in quote.offers if quote.allows(offer.hourly_price_usd, max_cost_usd)]
 
 
 def _highest_for_skypilot(offers: Sequence[Offer]) -> float | None:

@@ -206,7 +206,7 @@ class Callbacks:
         del quoted
         return self._agrees
 
-    def begin(self, run: RentedRun) -> None:
+    def begin(self, run_id: str) -> None:
         """Prepare for a run whose price is agreed; its machine is hired next."""
 
     def choose(self, run: RentedRun) -> Choice:
@@ -233,7 +233,7 @@ class Place(Protocol):
     outlived_by_results: ClassVar[bool]
     """Whether results come home after the machine is gone, from a store; else they come before."""
 
-    def claim(self, run: RentedRun) -> None:
+    def claim(self, quoted: Quoted) -> None:
         """Take the name of a machine that is going to be hired.
 
         Raises:

@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TextIO
 
-from skymark.cloud.sky.client import ask, explained, request, response_of, sdk
+from skymark.cloud.sky.client import ask, request, response_of, sdk
 from skymark.cloud.sky.clusters import find_cluster
-from skymark.cloud.waiting import in_background
 from skymark.model.base import Frozen
-from skymark.model.errors import UsageError
 
 NOT_FINISHED = 101
 NO_SUCH_JOB = 102
@@ -73,8 +71,7 @@ class MachineJob:
 
     def show(self, log: TextIO) -> int | None:
         """Write its output until it ends."""
-        code: int | None = sdk().tail_logs(self.name, self.number, follow=True, output_stream=log)
-        return code
+        return show_output(self.name, self.number, log)
 
     def ended(self) -> JobEnd | None:
         """Return its end; None while it goes on."""
@@ -150,29 +147,11 @@ def cancel_jobs(cluster: str, numbers: Sequence[int]) -> None:
 
 
 def show_output(
-    cluster: str, job: int | None, log: TextIO, *, wait_for_end: bool, last_lines: int = 0
-) -> bool:
-    """Show a job's output; returns whether it has not failed, so far.
-
-    Args:
-        cluster: where it runs.
-        job: its number; None for the last.
-        log: gets the output.
-        wait_for_end: go on until it ends.
-        last_lines: to begin with; 0 for its beginning.
-
-    Raises:
-        UsageError: there is no such cluster or job.
-    """
-    with explained(f"the log of {cluster}"):
-        code = in_background(
-            lambda: sdk().tail_logs(
-                cluster, job, follow=wait_for_end, tail=last_lines, output_stream=log
-            )
-        )
-    if code == NO_SUCH_JOB:
-        raise UsageError(f"{cluster} has no job {job}; `skymark queue {cluster}` shows its jobs")
-    return code in {0, NOT_FINISHED}
+    cluster: str, job: int | None, log: TextIO, *, follow: bool = True, tail: int = 0
+) -> int | None:
+    """Write a job's output, the last one's for None; returns what SkyPilot's `tail_logs` does."""
+    code: int | None = sdk().tail_logs(cluster, job, follow=follow, tail=tail, output_stream=log)
+    return code
 
 
 def _queued(one: Any) -> QueuedJob:

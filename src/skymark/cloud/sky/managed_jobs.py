@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from skymark.cloud.cost.bill import MachineCost, bill_of_all
 from skymark.cloud.errors import CloudError
-from skymark.cloud.sky.client import ask, explained, response_of, sdk, sky_program
+from skymark.cloud.sky.client import ask, response_of, sdk, sky_program
 from skymark.cloud.sky.clusters import LiveMachine, costs_of
 from skymark.cloud.sky.internals import (
     MANAGED_JOB_FILES,
@@ -18,7 +18,6 @@ from skymark.cloud.sky.internals import (
     runs_job_controllers,
 )
 from skymark.cloud.sky.jobs import JobEnd, end_of
-from skymark.cloud.waiting import in_background
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -62,14 +61,14 @@ class ManagedJob:
 
     def show(self, log: TextIO) -> int | None:
         """Write the output of its machines until it ends."""
-        return self.show_output(log, wait_for_end=True)
+        return self.show_output(log)
 
-    def show_output(self, log: TextIO, *, wait_for_end: bool, last_lines: int = 0) -> int | None:
+    def show_output(self, log: TextIO, *, follow: bool = True, tail: int = 0) -> int | None:
         """Write the output of its machines, so far or until it ends."""
         code: int | None = sdk().jobs.tail_logs(
             job_id=self.number,
-            follow=wait_for_end,
-            tail=last_lines or None,
+            follow=follow,
+            tail=tail or None,
             output_stream=log,
         )
         return code
@@ -157,17 +156,6 @@ def known_managed_jobs() -> list[KnownManagedJob]:
 def live_managed_jobs() -> list[LiveMachine]:
     """Return every managed job that has not ended."""
     return [_live(one) for one in _records(going_on=True)]
-
-
-def show_managed_output(
-    job: ManagedJob, log: TextIO, *, wait_for_end: bool, last_lines: int = 0
-) -> bool:
-    """Show a job's output, or its last lines; returns whether it has not failed, so far."""
-    with explained(f"the log of {job.name}"):
-        in_background(
-            lambda: job.show_output(log, wait_for_end=wait_for_end, last_lines=last_lines)
-        )
-        return job.ended() in {None, JobEnd.SUCCEEDED}
 
 
 def check_controller() -> None:

@@ -42,7 +42,7 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 def machine_task(
-    profile: str,
+    path: Path,
     machine: Machine,
     split: str = "balanced",
     variables: Mapping[str, str] = NO_VARIABLES,
@@ -50,7 +50,7 @@ def machine_task(
     """Return the SkyPilot task of machines, as their YAML and the request describe them.
 
     Args:
-        profile: names the YAML, unless the request does.
+        path: the YAML, of `machine_file`.
         machine: the request.
         split: the way the machines share a plan.
         variables: of the job's environment.
@@ -63,7 +63,6 @@ def machine_task(
             "the nodes of a Slurm cluster share one home, where each would write the same run; "
             "leave out --num-nodes"
         )
-    path = machine_file(profile, machine.file, machine.image)
     task = _task_of_yaml(path, split, variables)
     task.num_nodes = machine.nodes
     eligible = _eligible(list(task.resources), machine.infra, path.name)
@@ -78,7 +77,8 @@ def make_task(run: RentedRun) -> Any:
         UsageError: the YAML is wrong, or its machine is not to be had as requested.
     """
     split = run.job.split or "balanced"
-    task = machine_task(run.profile, run.machine, split, run.job.variables)
+    path = machine_file(run.profile, run.machine.file, run.machine.image)
+    task = machine_task(path, run.machine, split, run.job.variables)
     task.name = run.job.name or run.name
     script_of_run = NOTHING if run.machine.idle else task.run
     if run.parts > 1:
@@ -113,7 +113,7 @@ def make_run_task(run: RentedRun, name: str, launched: Any) -> Any:
     timer = arm_timer(run.idle_minutes, keep=run.machine.stays)
     task.run = timer + script(None, script_of_run)
     task.setup = task.workdir = None
-    task.num_nodes = run.job.nodes or run.nodes
+    task.num_nodes = run.job.nodes or run.machine.nodes
     accelerators = launched.accelerators if run.job.gpus is None else run.job.gpus
     task.set_resources(part_of(launched, accelerators))
     task.update_envs(machine_variables(run))

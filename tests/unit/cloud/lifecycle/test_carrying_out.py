@@ -54,7 +54,7 @@ class ScriptedPlace:
         if name in self.faults:
             raise self.faults[name]
 
-    def claim(self, run):
+    def claim(self, quoted):
         if "claim" in self.faults:
             raise self.faults["claim"]
 

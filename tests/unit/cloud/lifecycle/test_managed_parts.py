@@ -44,8 +44,8 @@ class ScriptedPlace:
     def __init__(self, cloud):
         self.cloud = cloud
 
-    def claim(self, run):
-        self.cloud.ask("claim", run)
+    def claim(self, quoted):
+        self.cloud.ask("claim", quoted.run)
 
     def submit(self, quoted, callbacks):
         self.cloud.ask("submit", quoted.run)
