@@ -217,9 +217,9 @@ class LimitOptions:
         USD,
         Parameter(
             group=LIMITS,
-            help="Ceiling in USD, of all machines together. skymark refuses runs that may cost more "
-            "(exit status 3), and on a machine that is up those that are expected to cost more. The "
-            "machine ends a run at the ceiling. [default: the profile's, for each machine]",
+            help="Ceiling in USD, of all machines together. skymark refuses a run that may cost "
+            "more (exit status 3), and on a machine that is up one that is expected to cost more. "
+            "The machine ends a run at the ceiling. [default: the profile's, for each machine]",
         ),
     ] = None
 
