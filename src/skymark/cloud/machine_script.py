@@ -16,7 +16,6 @@ from functools import cache
 
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.source import commit
-from skymark.execute.partition.split import Balanced
 from skymark.store.store import STALL_VARIABLE, STORE_WAIT_VARIABLE
 
 TIMER = ".skymark-timer"
@@ -230,7 +229,7 @@ def machine_variables(run: RentedRun) -> dict[str, str]:
         "SKYMARK_PROFILE": run.profile,
         "SKYMARK_RUN_ID": run.run_id,
         "SKYMARK_STORES": "\n".join(run.stores),
-        SPLIT_VARIABLE: run.job.split or Balanced.kind,
+        SPLIT_VARIABLE: run.job.split or "balanced",
         "SKYMARK_COMMIT": commit(),
         LIMIT_VARIABLE: str(run.limits.deadline_s or 0),
         STORE_WAIT_VARIABLE: str(STORE_WAIT_S),
