@@ -28,7 +28,7 @@ ADAPTERS = REQUIREMENTS / "adapters"
 EXTRAS = {
     "dev": ("dev",),
     "container": ("bucket", "data", "report", "wandb"),
-    "cloud": ("bucket", "cloud"),
+    "cloud": ("bucket", "rehearsal"),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
 BANDIT = "B613,B614,B615"

@@ -16,9 +16,7 @@ from typing import IO, Any
 
 import pytest
 
-from skymark.cloud.rehearsal.errors import RehearsalUnfitError
-from skymark.cloud.rehearsal.requirements import check_requirements
-from skymark.cloud.rehearsal.world import World, rehearsal_world
+from sky_rehearsal import UnfitError, World, check_requirements, rehearsal_world
 from tests.cloud.footprint import NOTHING, footprint, users_files
 from tests.cloud.launches import LastLook
 from tests.cloud.table import Tables
@@ -35,7 +33,7 @@ def fit() -> None:
     """Skip where no rehearsal can be held, and say why."""
     try:
         check_requirements()
-    except RehearsalUnfitError as reason:
+    except UnfitError as reason:
         pytest.skip(str(reason))
 
 
@@ -50,6 +48,11 @@ class Client:
 
     world: World
 
+    def variables(self) -> dict[str, str]:
+        """Return the variables of its programs; skymark's cache is in its home, too."""
+        cache = self.world.home / ".cache" / "skymark"
+        return {**self.world.variables(), "SKYMARK_CACHE": str(cache)}
+
     def sky(self, *arguments: str, check: bool = True) -> str:
         """Run SkyPilot's command and return what it says."""
         command = [str(Path(sys.executable).with_name("sky")), *arguments]
@@ -57,7 +60,7 @@ class Client:
             try:
                 status = subprocess.run(
                     command,
-                    env=self.world.variables(),
+                    env=self.variables(),
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     stdin=subprocess.DEVNULL,
@@ -82,7 +85,7 @@ class Client:
         program = f"import json, sky; print(json.dumps({question}))"
         done = subprocess.run(
             [sys.executable, "-c", program],
-            env=self.world.variables(),
+            env=self.variables(),
             capture_output=True,
             text=True,
             timeout=COMMAND_TIMEOUT_S,

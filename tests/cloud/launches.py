@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sky_rehearsal import BillLine, Instance
 from skymark.cloud.machine_script import LATEST, RESULTS
-from skymark.cloud.rehearsal.lambda_cloud import BillLine, Instance
-from skymark.cloud.rehearsal.machine import Machine
 from skymark.model.record import RoundResult
 from skymark.store.kinds import open_store, runs_at
 from tests.cloud.table import Row
@@ -66,7 +65,7 @@ class Running:
             client.world.command(
                 "env", "--default-signal=INT", sys.executable, "-m", "skymark", *arguments
             ),
-            env={**client.world.variables(), **variables},
+            env={**client.variables(), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=stdin,
@@ -216,7 +215,7 @@ class LastLook:
 
     def __call__(self, instance: Instance) -> None:
         """Copy a machine's results; times of files stay."""
-        assert isinstance(instance.machine, Machine)
+        assert instance.machine is not None
         there = instance.machine.home / RESULTS
         copy = self._directory / instance.id
         # The newest is a link to one that is copied besides.

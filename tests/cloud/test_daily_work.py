@@ -155,7 +155,7 @@ def test_sky_launch_puts_each_job_s_results_into_a_directory_of_its_own(
 def test_a_shell_a_command_and_files_reach_each_machine(
     client: Client, shared: str, homes: list[Path], tmp_path: Path
 ) -> None:
-    here = ["env", *(f"{k}={v}" for k, v in client.world.variables().items()), sys.executable]
+    here = ["env", *(f"{k}={v}" for k, v in client.variables().items()), sys.executable]
     names = [
         subprocess.run(
             [*here, "-m", "skymark", "ssh", NAME, "--node", node, "--", "hostname; exit 7"],

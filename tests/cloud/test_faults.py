@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from sky_rehearsal.machine import Machine
 from skymark.cloud.machine_script import RESULTS, TIMER
-from skymark.cloud.rehearsal.machine import Machine
 from skymark.model.record import RoundResult
 from skymark.store.kinds import runs_at
 from skymark.store.storing import STALLED
@@ -257,7 +257,7 @@ def claimed(client: Client, cluster: str, cache: Path, **variables: str) -> str:
     )
     done = subprocess.run(
         [sys.executable, "-c", program, cluster],
-        env={**client.world.variables(), "SKYMARK_CACHE": str(cache), **variables},
+        env={**client.variables(), "SKYMARK_CACHE": str(cache), **variables},
         capture_output=True,
         text=True,
         check=False,

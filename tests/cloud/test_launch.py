@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.rehearsal.lambda_cloud import Instance
+from sky_rehearsal.lambda_cloud import Instance
 from tests.cloud.conftest import Client
 from tests.cloud.launches import skymark
 

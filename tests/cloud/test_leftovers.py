@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.rehearsal import leftovers
-from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.errors import RehearsalError
-from skymark.cloud.rehearsal.leftovers import remove_leftovers
+from sky_rehearsal import leftovers
+from sky_rehearsal.changes import Changes
+from sky_rehearsal.errors import RehearsalError
+from sky_rehearsal.leftovers import remove_leftovers
 from tests.cloud.footprint import NOTHING, footprint
 
 pytestmark = pytest.mark.cloud
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.cloud
 REHEARSE = """
 import sys
 from pathlib import Path
-from skymark.cloud.rehearsal import leftovers
-from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.leftovers import note_rehearsal, undone_when_told_to_end
-from skymark.cloud.rehearsal.network import make_network
+from sky_rehearsal import leftovers
+from sky_rehearsal.changes import Changes
+from sky_rehearsal.leftovers import note_rehearsal, undone_when_told_to_end
+from sky_rehearsal.network import make_network
 
 leftovers.NOTES = Path(sys.argv[1])
 changes, directory = Changes(), Path(sys.argv[2])
@@ -45,10 +45,10 @@ finally:
 OFTEN = """
 import sys
 from pathlib import Path
-from skymark.cloud.rehearsal import leftovers
-from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.leftovers import note_rehearsal, remove_leftovers
-from skymark.cloud.rehearsal.network import FORWARDING, make_network
+from sky_rehearsal import leftovers
+from sky_rehearsal.changes import Changes
+from sky_rehearsal.leftovers import note_rehearsal, remove_leftovers
+from sky_rehearsal.network import FORWARDING, make_network
 
 leftovers.NOTES = Path(sys.argv[1])
 shared = leftovers.NOTES.with_name("shared")

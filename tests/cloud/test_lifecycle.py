@@ -134,7 +134,7 @@ def test_the_manifest_has_the_commit_that_was_sent(launched: Launched) -> None:
 
 def test_a_secret_is_in_no_output_and_in_no_file(client: Client, launched: Launched) -> None:
     assert CANARY not in launched.command.output
-    kept = Path(client.world.variables()["SKYMARK_CACHE"], "machines")
+    kept = Path(client.variables()["SKYMARK_CACHE"], "machines")
     assert files_with(CANARY, [launched.results, client.world.home, kept]) == []
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.rehearsal import namespace_keeper
-from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.image import Image, find_python, host_certificates
-from skymark.cloud.rehearsal.machine import Machine, start_machine
-from skymark.cloud.rehearsal.namespaces import Namespaced
-from skymark.cloud.rehearsal.network import Network, make_network
+from sky_rehearsal import namespace_keeper
+from sky_rehearsal.changes import Changes
+from sky_rehearsal.image import Image, find_python, host_certificates
+from sky_rehearsal.machine import Machine, start_machine
+from sky_rehearsal.namespaces import Namespaced
+from sky_rehearsal.network import Network, make_network
 from tests.cloud.footprint import footprint
 
 pytestmark = pytest.mark.cloud
@@ -182,8 +182,8 @@ def test_a_killed_namespace_is_not_taken_for_a_later_one_of_its_number(
 HOLD = """
 import sys
 from pathlib import Path
-from skymark.cloud.rehearsal.namespaces import Namespaced
-import skymark.cloud.rehearsal.namespace_keeper as keeper
+from sky_rehearsal.namespaces import Namespaced
+import sky_rehearsal.namespace_keeper as keeper
 one = Namespaced((), Path(keeper.__file__), Path(sys.argv[1]), Path(sys.argv[2]))
 print(one.pid, flush=True)
 sys.stdin.read()

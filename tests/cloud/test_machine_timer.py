@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from sky_rehearsal.machine import Machine
 from skymark.cloud.machine_script import TIMER, arming
-from skymark.cloud.rehearsal.machine import Machine
 from skymark.cloud.sky import tasks
 from skymark.cloud.sky.internals import run_on_nodes
 from tests.cloud.test_lambda_api import Provider, provider

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sky_rehearsal.lambda_cloud import BillLine
 from skymark.cloud.machine_script import TIMER
-from skymark.cloud.rehearsal.lambda_cloud import BillLine
 from skymark.model.record import Status
 from skymark.rundir.reader import open_run
 from skymark.store.kinds import runs_at

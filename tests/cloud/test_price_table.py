@@ -18,7 +18,7 @@ from statistics import mean
 import pytest
 
 import skymark
-from skymark.cloud.rehearsal.lambda_cloud import BillLine
+from sky_rehearsal.lambda_cloud import BillLine
 from skymark.rundir.reader import open_run
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (

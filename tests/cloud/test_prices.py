@@ -20,9 +20,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import trustme
 
-from skymark.cloud.rehearsal.certificate import make_certificate
-from skymark.cloud.rehearsal.world import CATALOGS
+from sky_rehearsal.world import CATALOGS
 from skymark.execute.planner import load_profile, profile_paths
 
 ROOT = Path(__file__).parents[2]
@@ -118,7 +118,9 @@ def hosted_catalogues(there: Path, place: Path) -> Iterator[tuple[dict[str, str]
         place: where its certificate goes.
     """
     authority, certificate = place / "authority.crt", place / "server.pem"
-    make_certificate([HOST], authority, certificate)
+    issuer = trustme.CA()
+    issuer.cert_pem.write_to_path(str(authority))
+    issuer.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(str(certificate))
     with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
         server.there, server.asked = there, []
         server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.rehearsal.rehearse import for_rehearsal
 from skymark.cloud.rented_run import machine_file
 from tests.cloud.conftest import Client
 from tests.cloud.launches import LastLook, bill_of, count, launching
@@ -20,11 +19,9 @@ pytestmark = [pytest.mark.cloud, pytest.mark.cloud_faults, pytest.mark.timeout(3
 def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
     client: Client, look: LastLook, tables: Tables, tmp_path: Path, profile: str
 ) -> None:
-    machine, results = tmp_path / f"{profile}.yaml", tmp_path / "results"
-    described = machine_file(profile).read_text()
-    machine.write_text(for_rehearsal(described))
+    results = tmp_path / "results"
     began_s = time.time()
-    running = launching(client, machine, results, profile=profile)
+    running = launching(client, machine_file(profile), results, profile=profile)
     home_s = running.said_at_s("results verified")
     ended = running.end()
     assert ended.status == 0, ended.output

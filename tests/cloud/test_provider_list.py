@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sky_rehearsal.lambda_cloud import Instance
 from skymark.cli.machines import status
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, ProviderAddress, all_hired, note_hired
@@ -18,7 +19,6 @@ from skymark.cloud.known_machines import hired as known
 from skymark.cloud.lifecycle.disappearance import Disappearance
 from skymark.cloud.lifecycle.ending import EndableCluster, Patience, is_gone, until_gone
 from skymark.cloud.machines import forgotten_machines
-from skymark.cloud.rehearsal.lambda_cloud import Instance
 from skymark.cloud.sky import client
 from skymark.cloud.sky.catalogue import at_told_price, told_prices_usd, with_told_prices
 from skymark.cloud.sky.clusters import ProviderList

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sky_rehearsal.world import CATALOGS
 from skymark.cli.main import main
 from skymark.cloud.machine_script import LIMIT_VARIABLE, plan_file
-from skymark.cloud.rehearsal.world import CATALOGS
 from skymark.cloud.sky.tasks import make_task, read_task
 from skymark.execute.planner import read_plan
 from tests.rented_runs import run_of

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from skymark.cloud.rehearsal.changes import Changes
-from skymark.cloud.rehearsal.image import Image, host_certificates
-from skymark.cloud.rehearsal.machine import LOGIN_USER
-from skymark.cloud.rehearsal.network import make_network
-from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
-from skymark.cloud.rehearsal.slurm import SlurmCluster, start_slurm
+from sky_rehearsal.changes import Changes
+from sky_rehearsal.image import Image, host_certificates
+from sky_rehearsal.machine import LOGIN_USER
+from sky_rehearsal.network import make_network
+from sky_rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
+from sky_rehearsal.slurm import SlurmCluster, start_slurm
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.reader import open_run
 from tests.faults.runs import rounds_in

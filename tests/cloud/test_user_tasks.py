@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from sky_rehearsal.world import CATALOGS
 from skymark.cloud.machine_script import source_place
-from skymark.cloud.rehearsal.world import CATALOGS
 from skymark.cloud.rented_run import RentedRun, machine_kinds
 from skymark.cloud.sky.clusters import profile_of
 from skymark.cloud.sky.internals import withhold_provider_keys

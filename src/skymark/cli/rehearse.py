@@ -1,4 +1,4 @@
-"""`skymark rehearse`: a whole run in a simulated cloud, for nothing, before anybody pays."""
+"""`skymark rehearse`: a whole run in a simulated cloud, before it costs money."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from skymark.cloud.rehearsal.rehearse import Rehearsal
     from skymark.model.plan import Plan
 
 DEFAULT_RESULTS = Path("results") / "rehearsals"
-"""Apart from real runs: what took how long here says nothing of a rented machine."""
+"""Apart from real runs: durations here say nothing of a rented machine."""
 
 REFUSED = {
     "managed": "it runs no controllers of managed jobs",
@@ -63,16 +62,15 @@ def rehearse(
 
     Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
     """
-    from skymark.cloud.rehearsal.disk import lack_of_room
-    from skymark.cloud.rehearsal.rehearse import rehearse as carry_out
-    from skymark.cloud.rehearsal.requirements import check_requirements
+    from skymark.cloud.rehearsal import lack_of_room, require_fitness
+    from skymark.cloud.rehearsal import rehearse as carry_out
 
     yaml, plan = _check(profile, options, machine)
     say(
         "a rehearsal needs Linux and root, and costs nothing: SkyPilot is real, the provider "
         "(Lambda) and its machines are simulated here"
     )
-    check_requirements()
+    require_fitness()
     if lack := lack_of_room(plan):
         say(lack)
     if (platform := load_profile(profile).platform) != "cpu":
@@ -80,34 +78,15 @@ def rehearse(
             f"a simulated machine has no {platform.upper()}: the check for it is left out, and the "
             "figures say nothing of a real one"
         )
-    went = carry_out(
+    outcome = carry_out(
         profile,
         (*options, "--output", os.fspath(output)),
         machine=yaml,
         catalogs=catalogs,
         say=say,
     )
-    print_plain("\n".join(summary(went)))
-    return went.exit_code
-
-
-def summary(went: Rehearsal) -> list[str]:
-    """Return what a rehearsal would have cost, and what it changed and undid, in lines."""
-    total_usd = sum(line.cost_usd for line in went.bill)
-    undone = sum(change.undone is True for change in went.changes)
-    return [
-        f"it cost nothing; Lambda would have asked for ${total_usd:.4f}",
-        *(
-            f"  {line.type} in {line.region}: {line.seconds:.0f} s at "
-            f"${line.hourly_price_usd:.2f}/h, ${line.cost_usd:.4f}"
-            for line in went.bill
-        ),
-        f"changed on this machine: {len(went.changes)}, undone: {undone}",
-        *(
-            f"  {change.what}: {'undone' if change.undone else change.problem or 'not undone'}"
-            for change in went.changes
-        ),
-    ]
+    print_plain("\n".join(outcome.lines()))
+    return outcome.exit_code
 
 
 def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tuple[Path, Plan]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from skymark.cache.location import cache_directory
 from skymark.execute.seen_devices import seen_devices
 from skymark.execute.venvs import Venvs
+from skymark.machine.cgroup import container_of
 from skymark.machine.facts import (
     FRACTION_VARIABLE,
     device_places,
     driver_version,
     has_driver,
-    is_rehearsed,
 )
 from skymark.machine.gpu_fitness import (
     STOPS_A_RUN,
@@ -30,7 +30,7 @@ from skymark.machine.nvidia import (
     visible_units,
 )
 from skymark.model.errors import UsageError
-from skymark.model.machine import Platform, Target, usual_target
+from skymark.model.machine import SIMULATED, Platform, Target, usual_target
 from skymark.model.record import Cause
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import SeenBy
@@ -53,18 +53,19 @@ def target_of(
 ) -> Target:
     """Return the target whose packages serve a platform on this machine.
 
-    For a GPU whose driver cannot be asked, it is the one that works with all of them.
+    A simulated machine has a CPU only. A GPU whose driver cannot be asked gets the target that
+    works with all drivers.
 
     Args:
         platform: a plan's.
-        variables: environment variables; they may name CUDA's version, or tell of a rehearsal.
+        variables: environment variables; they may name CUDA's version.
         version_of: returns the driver's version, given the root of its files.
         root: where the driver's files are looked for.
 
     Raises:
         UsageError: a variable names a version of CUDA that no library is pinned for.
     """
-    if platform == "cpu" or is_rehearsed(variables, root):
+    if platform == "cpu" or container_of(root) == SIMULATED:
         return "cpu"
     if platform != "gpu":
         return usual_target(platform)
@@ -112,13 +113,13 @@ def require_accelerator(
 
     Args:
         platform: ``cpu``, which every machine has, ``gpu`` or ``tpu``.
-        announce: told that a rehearsal does without, and that a venv is being made.
+        announce: told that a simulated machine does without, and that a venv is being made.
         own: ask pinned builds of them in a venv of its own, made on first use; else those
             of the running interpreter.
         asks: whether libraries are asked; else the driver alone is, and a run's workers ask the
             libraries that they import.
         root: where device files are looked for.
-        variables: environment variables, which tell of a rehearsal.
+        variables: environment variables, which may name the version of CUDA.
 
     Raises:
         UsageError: one of them sees none, the GPU is not fit for it, or there is no driver at all.
@@ -127,7 +128,8 @@ def require_accelerator(
     if platform == "cpu":
         return
     name = platform.upper()
-    if is_rehearsed(variables, root):
+    target = target_of(platform, variables=variables, root=root)
+    if target == "cpu":
         announce(f"no {name} is looked for: this is a rehearsal, on a CPU")
         return
     if not has_driver(platform, root):
@@ -135,7 +137,6 @@ def require_accelerator(
             f"no {name} here (no-driver): there is no {device_places(platform)}; {ADVICE[platform]}"
         )
     python = Path(sys.executable)
-    target = target_of(platform, variables=variables, root=root)
     if platform == "gpu":
         builds = {"the pinned build of torch and JAX": CUDA_OF[target]} if own else cuda_builds()
         require_fit_gpus(builds, variables, root)

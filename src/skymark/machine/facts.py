@@ -6,15 +6,14 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import skymark
-from skymark.machine.cgroup import container_of, limits_of, text_of
+from skymark.machine.cgroup import limits_of, text_of
 from skymark.machine.disk import disk_of
 from skymark.machine.nvidia import nvidia_driver
-from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.machine import Accelerator, GitState, Hardware, Load, MachineState
 
 Run = Callable[[Sequence[str]], str | None]
@@ -221,8 +220,3 @@ def driver_version(root: Path = Path("/")) -> str | None:
 def device_places(platform: str) -> str:
     """Return the places of a platform's device files in words."""
     return " or ".join(f"/{pattern}" for pattern in DEVICE_FILES[platform])
-
-
-def is_rehearsed(variables: Mapping[str, str], root: Path = Path("/")) -> bool:
-    """Whether this machine is a simulated one that does without the accelerator it cannot have."""
-    return variables.get(REHEARSAL_VARIABLE) == "1" and container_of(root) == REHEARSAL

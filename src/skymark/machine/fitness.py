@@ -11,7 +11,6 @@ from skymark.machine.cgroup import (
     Room,
     megabytes,
 )
-from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.machine import MachineState
 from skymark.model.record import StabilityWarning
 
@@ -36,7 +35,7 @@ ENOUGH_MEMORY_BYTES = 2 << 30
 def fitness_warnings(machine: MachineState) -> tuple[StabilityWarning, ...]:
     """Return the reasons why measurements on this machine are unsafe, the worst first."""
     return (
-        *_rehearsal_warnings(machine),
+        *_simulation_warnings(machine),
         *_processor_warnings(machine),
         *_limit_warnings(machine),
         *_space_warnings(machine),
@@ -77,8 +76,8 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
     return tuple(found)
 
 
-def _rehearsal_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
-    if machine.limits.container == REHEARSAL:
+def _simulation_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
+    if machine.limits.simulated:
         yield StabilityWarning(
             kind="rehearsal",
             message="the machine was simulated: its figures say nothing of a rented one",

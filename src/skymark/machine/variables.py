@@ -34,7 +34,7 @@ NAMES = frozenset({
     # Devices and threads.
     "GOMP_CPU_AFFINITY", "VECLIB_MAXIMUM_THREADS", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
     # skymark's own.
-    "SKYMARK_CACHE", "SKYMARK_LOCK", "SKYMARK_REHEARSAL", "SKYMARK_GPU_FRACTION",
+    "SKYMARK_CACHE", "SKYMARK_LOCK", "SKYMARK_GPU_FRACTION",
 })  # fmt: skip
 """Variables that every library may see."""
 

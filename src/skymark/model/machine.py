@@ -31,6 +31,10 @@ class Hardware(Frozen):
     """Null where there is a driver that could not be asked; empty where there is none."""
 
 
+SIMULATED = "sky-rehearsal"
+"""Kind of container of a machine that `sky_rehearsal` simulates."""
+
+
 class ProcessLimits(Frozen):
     """Limits of this process. Null is no limit that could be found."""
 
@@ -43,6 +47,11 @@ class ProcessLimits(Frozen):
     memory_limit_bytes: Count | None
     container: str | None
     """``docker``, ``podman``, ``kubernetes`` …; null outside a container."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the machine is simulated: it has no accelerator, and its figures mean nothing."""
+        return self.container == SIMULATED
 
 
 class Load(Frozen):

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
-from skymark.machine.rehearsal import REHEARSAL
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.errors import RunDirectoryError
@@ -165,7 +164,7 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
     for path in paths[:latest]:
         try:
             manifest = read_manifest(path.parent)
-            if manifest.machine.limits.container == REHEARSAL or manifest.duet is not None:
+            if manifest.machine.limits.simulated or manifest.duet is not None:
                 continue
             if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
                 continue

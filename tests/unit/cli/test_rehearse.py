@@ -1,25 +1,21 @@
-"""`skymark rehearse`: what it refuses, what it tells the machine, and what it says at the end."""
+"""`skymark rehearse`: refusals, warnings and the account at the end."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from types import SimpleNamespace
 
 import pytest
 
+from sky_rehearsal.changes import Change
+from sky_rehearsal.lambda_cloud import BillLine
 from skymark.cli.main import main
-from skymark.cli.rehearse import summary
 from skymark.cli.rented_options import CostOptions
-from skymark.cloud.rehearsal.changes import Change
-from skymark.cloud.rehearsal.disk import lack_of_room
-from skymark.cloud.rehearsal.lambda_cloud import BillLine
-from skymark.cloud.rehearsal.rehearse import Rehearsal, for_rehearsal
+from skymark.cloud.rehearsal import Rehearsal, lack_of_room, same_command
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings
-from skymark.machine.rehearsal import REHEARSAL
-from skymark.resources import resource_directory
-
-LINE = '  SKYMARK_REHEARSAL: "1"'
+from skymark.model.machine import SIMULATED
 
 
 @pytest.mark.parametrize(
@@ -58,17 +54,21 @@ def test_a_disk_that_the_machines_would_fill_is_warned_of(monkeypatch, free, war
 
 
 @pytest.mark.parametrize(
-    "path", sorted(resource_directory("sky").glob("*.yaml")), ids=lambda path: path.name
+    ("argv", "command"),
+    [
+        (
+            ["/home/me/skymark/.venv/bin/skymark", "rehearse", "ci_cpu", "--machine", "a b.yaml"],
+            "/home/me/skymark/.venv/bin/skymark rehearse ci_cpu --machine 'a b.yaml'",
+        ),
+        (
+            ["/home/me/skymark/src/skymark/__main__.py", "rehearse", "ci_cpu"],
+            f"{sys.executable} -m skymark rehearse ci_cpu",
+        ),
+    ],
 )
-def test_every_kind_of_machine_is_told_that_it_is_rehearsed(path):
-    before = path.read_text().splitlines()
-    after = for_rehearsal(path.read_text()).splitlines()
-    assert after.index(LINE) == before.index("envs:") + 1
-    assert [line for line in after if line != LINE] == before
-
-
-def test_a_machine_without_variables_gets_the_one_of_the_rehearsal():
-    assert for_rehearsal("run: true\n") == f"run: true\n\nenvs:\n{LINE}\n"
+def test_the_command_that_needs_root_is_said_whole(monkeypatch, argv, command):
+    monkeypatch.setattr(sys, "argv", argv)
+    assert same_command() == command
 
 
 def test_the_end_tells_the_price_and_what_was_not_undone():
@@ -85,7 +85,7 @@ def test_the_end_tells_the_price_and_what_was_not_undone():
         preempted=False,
     )
     changes = [Change("a bridge", undone=True), Change("a file", undone=False, problem="busy")]
-    assert summary(Rehearsal(exit_code=0, bill=[line, line], changes=changes)) == [
+    assert Rehearsal(exit_code=0, bill=[line, line], changes=changes).lines() == [
         "it cost nothing; Lambda would have asked for $0.0400",
         *["  gpu_1x_a6000 in us-east-1: 90 s at $0.80/h, $0.0200"] * 2,
         "changed on this machine: 2, undone: 1",
@@ -96,7 +96,7 @@ def test_the_end_tells_the_price_and_what_was_not_undone():
 
 def test_a_run_on_a_simulated_machine_is_warned_of(tmp_path):
     real = capture(tmp_path)
-    limits = real.limits.model_copy(update={"container": REHEARSAL})
+    limits = real.limits.model_copy(update={"container": SIMULATED})
     simulated = real.model_copy(update={"limits": limits})
     kinds = [warning.kind for warning in fitness_warnings(simulated)]
     assert kinds[0] == "rehearsal"

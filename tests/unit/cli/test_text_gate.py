@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "src/skymark/suites/loading/dataset/object_server.py": {"sys.stdout"},
     "src/skymark/execute/device_program.py": {"sys.stdout"},
     "src/skymark/store/wandb/service.py": {"print"},
-    "src/skymark/cloud/rehearsal/machine_start.py": {"sys.stdout"},
+    "src/sky_rehearsal/machine_start.py": {"sys.stdout"},
     # JSON for a builder of images, and that venvs are made, in the builder's own words.
     "benchmarks/docker/venvs.py": {"sys.stdout", "print"},
     # Of a process whose output is a cell's log.
@@ -35,7 +35,7 @@ EXCEPTIONS = {
     # Handed to SkyPilot's log in place of standard output.
     "src/skymark/cloud/sky/client.py": {"sys.stderr"},
     # A program beside SkyPilot's API server, whose output is a log.
-    "src/skymark/cloud/rehearsal/namespace_keeper.py": {"sys.stderr"},
+    "src/sky_rehearsal/namespace_keeper.py": {"sys.stderr"},
 }
 """Other uses of a stream, each with its reason."""
 WAYS = {
@@ -74,7 +74,7 @@ def ways_out(source: str) -> set[str]:
 def test_nothing_writes_past_the_gate():
     allowed = GATE | EXCEPTIONS
     files = [
-        *SOURCES.glob("src/skymark/**/*.py"),
+        *SOURCES.glob("src/**/*.py"),
         *SOURCES.glob("benchmarks/**/*.py"),
     ]
     found = {path.relative_to(SOURCES).as_posix(): ways_out(path.read_text()) for path in files}

@@ -12,7 +12,6 @@ PUBLIC = {"sky", "sky.client"}
 ALLOWED = {
     "cloud/sky/internals.py",
     "cloud/sky/end_here.py",  # a program for SkyPilot on a rented machine, sent as text
-    "cloud/rehearsal/plugin.py",  # a plug-in of SkyPilot's server, which runs inside of it
 }
 
 

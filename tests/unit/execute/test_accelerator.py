@@ -17,8 +17,8 @@ from skymark.execute.accelerator import require_accelerator
 from skymark.execute.session import run
 from skymark.execute.sweeps import Sweeps
 from skymark.machine.facts import has_driver
-from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
+from skymark.model.machine import SIMULATED
 from skymark.model.requests import Results
 from skymark.resources import resource_directory
 from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
@@ -52,14 +52,11 @@ def libraries(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("simulated", [True, False])
-def test_only_a_simulated_machine_is_not_asked_for_its_gpu_in_a_rehearsal(
-    tmp_path, monkeypatch, simulated
-):
+def test_only_a_simulated_machine_is_not_asked_for_its_gpu(tmp_path, monkeypatch, simulated):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    monkeypatch.setenv(REHEARSAL_VARIABLE, "1")
     mark = tmp_path / "run" / "systemd" / "container"
     mark.parent.mkdir(parents=True)
-    mark.write_text(f"{REHEARSAL}\n" if simulated else "lxc\n")
+    mark.write_text(f"{SIMULATED}\n" if simulated else "lxc\n")
     said = []
     if simulated:
         require_accelerator("gpu", said.append, own=False, root=tmp_path)

@@ -6,9 +6,8 @@ import pytest
 
 from skymark.execute.accelerator import CUDA_VARIABLE, target_of
 from skymark.machine.facts import driver_version
-from skymark.machine.rehearsal import REHEARSAL, REHEARSAL_VARIABLE
 from skymark.model.errors import UsageError
-from skymark.model.machine import platform_of
+from skymark.model.machine import SIMULATED, platform_of
 
 KERNELS_FILE = """\
 NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (dvs-builder@U22)
@@ -64,14 +63,11 @@ def test_other_platforms_ask_no_driver():
     assert {platform_of(one) for one in ("cuda12", "cuda13")} == {"gpu"}
 
 
-def test_a_rehearsal_takes_the_builds_for_a_cpu(tmp_path, monkeypatch):
+def test_a_simulated_machine_takes_the_builds_for_a_cpu(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     mark = tmp_path / "run" / "systemd" / "container"
     mark.parent.mkdir(parents=True)
-    mark.write_text(f"{REHEARSAL}\n")
-    variables = {REHEARSAL_VARIABLE: "1"}
+    mark.write_text(f"{SIMULATED}\n")
     for platform in ("gpu", "tpu"):
-        found = target_of(
-            platform, variables=variables, version_of=lambda _: "580.1", root=tmp_path
-        )
+        found = target_of(platform, variables={}, version_of=lambda _: "580.1", root=tmp_path)
         assert found == "cpu"

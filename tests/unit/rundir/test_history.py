@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.machine.rehearsal import REHEARSAL
+from skymark.model.machine import SIMULATED
 from skymark.model.manifest import Pair
 from skymark.model.record import Status
 from skymark.model.schema import sealed
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_passed_over(tmp_path):
 
 def test_what_was_rehearsed_tells_nothing_of_a_real_machine(tmp_path):
     real = manifest(plan([FIRST]))
-    limits = real.machine.limits.model_copy(update={"container": REHEARSAL})
+    limits = real.machine.limits.model_copy(update={"container": SIMULATED})
     simulated = real.machine.model_copy(update={"limits": limits})
     rehearsed = real.model_copy(update={"machine": simulated})
     write(tmp_path / "a", rehearsed, [record(FIRST, [0, 4], end_s=8)])

@@ -301,19 +301,6 @@ def runs_job_controllers() -> bool:
     return bool(controller_utils.is_jobs_consolidation_mode())
 
 
-def facts_for_rehearsal() -> tuple[str, str, str]:
-    """Return Lambda's API address, the catalogue's version and SkyPilot's release."""
-    import sky
-    from sky.provision.lambda_cloud import lambda_utils
-    from sky.skylet import constants
-
-    return (
-        str(lambda_utils.API_ENDPOINT),
-        str(constants.CATALOG_SCHEMA_VERSION),
-        str(sky.__version__),
-    )
-
-
 PORT_VARIABLE = "SKYPILOT_API_SERVER_LOCAL_PORT"
 
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from sky_rehearsal.lambda_cloud import InstanceType, LambdaCloud, RefusedError
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, all_hired, forget, hired, note_hired
 from skymark.cloud.lifecycle.ending import Patience, named_where_left, until_gone
-from skymark.cloud.rehearsal.instance_types import InstanceType
-from skymark.cloud.rehearsal.lambda_cloud import LambdaCloud, RefusedError
 
 NAME = "skymark-cpu-1"
 A6000 = InstanceType("gpu_1x_a6000", 0.8, 14, 100, 1, "A6000", ("east",))

@@ -12,11 +12,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from skymark.cloud.rehearsal.errors import RehearsalError
-from skymark.cloud.rehearsal.image import Image
-from skymark.cloud.rehearsal.machine import LOGIN_USER, Machine, start_machine
-from skymark.cloud.rehearsal.network import Network
-from skymark.cloud.rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, check_requirements
+from sky_rehearsal.errors import RehearsalError
+from sky_rehearsal.image import Image
+from sky_rehearsal.machine import LOGIN_USER, Machine, start_machine
+from sky_rehearsal.network import Network
+from sky_rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, check_requirements
 
 READY_TIMEOUT_S = 120.0
 
@@ -112,19 +112,19 @@ def start_slurm(
     """Start a cluster of one node and wait until it takes jobs.
 
     Args:
-        home: whose ``~/.slurm/config`` gets the cluster as a login node.
-        image: what the machine has installed.
-        network: where it gets its address.
-        directory: for its disk.
+        home: a home directory, whose ``~/.slurm/config`` gets the login node.
+        image: contents of the machine.
+        network: gives the machine its address.
+        directory: for the disk.
         name: of the cluster and of its host.
-        cpus: how many Slurm believes the node has; more than there are.
-        memory_mib: how much memory it believes so, in MiB.
-        gpu: the GPUs' name, in Slurm's words their type.
-        gpus: how many of them; each is a null device.
+        cpus: cores that Slurm believes in; more than there are.
+        memory_mib: memory that Slurm believes in.
+        gpu: name of the GPUs, in Slurm's words their type.
+        gpus: number of GPUs; each is a null device.
 
     Raises:
-        RehearsalUnfitError: Slurm's packages are not installed.
-        RehearsalError: a daemon did not start; the message has its words.
+        UnfitError: Slurm's packages are not installed.
+        RehearsalError: a daemon did not start; the message has its log.
     """
     check_requirements({**PROGRAMS, **SLURM_PROGRAMS})
     key = _make_key(home, name)

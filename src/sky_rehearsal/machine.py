@@ -7,13 +7,14 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from skymark.cloud.rehearsal.errors import RehearsalError
-from skymark.cloud.rehearsal.image import Image
-from skymark.cloud.rehearsal.namespaces import Namespaced
-from skymark.cloud.rehearsal.network import Network, check_ip, delete_link, link_exists
+from sky_rehearsal.errors import RehearsalError
+from sky_rehearsal.image import Image
+from sky_rehearsal.namespaces import Namespaced
+from sky_rehearsal.network import Network, check_ip, delete_link, link_exists
 
 PROGRAM = Path(__file__).with_name("machine_start.py")
 KINDS = ("--net", "--uts", "--ipc")
@@ -90,7 +91,7 @@ class Machine:
 
 def start_machine(
     name: str,
-    public_keys: list[str],
+    public_keys: Sequence[str],
     image: Image,
     network: Network,
     directory: Path,
@@ -100,9 +101,9 @@ def start_machine(
 
     Args:
         name: its host name.
-        public_keys: who may log in as `LOGIN_USER`.
-        image: what it has installed.
-        network: where it gets its address.
+        public_keys: SSH keys that may log in as `LOGIN_USER`.
+        image: contents of the machine.
+        network: gives it its address.
         directory: for its disk; removed with it.
         disk_gib: size of its disk, taken from this machine's disk as it fills.
 

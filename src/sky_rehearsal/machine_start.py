@@ -1,10 +1,9 @@
 """The first process of a simulated machine: makes its disk, root and network, then serves SSH.
 
 Run by path as ``python machine_start.py SPEC.json`` in new mount, PID, UTS, IPC and network
-namespaces. The machine's disk is a file of its own; its root is that disk laid over this
-machine's system directories, so whatever the machine's user does to ``/etc`` or ``/usr`` stays in
-the machine. Home directories, ``/tmp``, ``/run`` and every other directory of this machine are
-hidden from it.
+namespaces. The machine's disk is a file. Its root is that disk laid over this machine's system
+directories, so changes of ``/etc`` or ``/usr`` stay in the machine. Home directories, ``/tmp``,
+``/run`` and every other directory of this machine are hidden from it.
 
 It says ``made`` on standard output when the disk is ready, waits for a line on standard input
 that tells that its network interface is there, and says ``up`` before it serves.
@@ -23,7 +22,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from skymark.cloud.rehearsal.namespace_keeper import keep
+from sky_rehearsal.namespace_keeper import keep
 
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "var", "opt")
 """Directories of this machine that are part of a machine's image."""

@@ -1,37 +1,17 @@
-"""What a rehearsal needs, and the command that it says to whoever is not root."""
+"""Contents of simulated machines and of the price catalogue."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from skymark.cloud.rehearsal.image import find_python
-from skymark.cloud.rehearsal.instance_types import read_instance_types
-from skymark.cloud.rehearsal.requirements import same_command
-from skymark.cloud.rehearsal.world import CATALOGS
+from sky_rehearsal.image import find_python
+from sky_rehearsal.lambda_cloud import read_instance_types
+from sky_rehearsal.world import CATALOGS
 
 
-@pytest.mark.parametrize(
-    ("argv", "command"),
-    [
-        (
-            ["/home/me/skymark/.venv/bin/skymark", "rehearse", "ci_cpu", "--machine", "a b.yaml"],
-            "/home/me/skymark/.venv/bin/skymark rehearse ci_cpu --machine 'a b.yaml'",
-        ),
-        (
-            ["/home/me/skymark/src/skymark/__main__.py", "rehearse", "ci_cpu"],
-            f"{sys.executable} -m skymark rehearse ci_cpu",
-        ),
-    ],
-)
-def test_the_command_that_needs_root_is_said_whole(monkeypatch, argv, command):
-    monkeypatch.setattr(sys, "argv", argv)
-    assert same_command() == command
-
-
-def test_the_prices_of_a_rehearsal_come_with_skymark():
+def test_the_prices_come_with_the_package():
     types = read_instance_types(CATALOGS)
     assert any(one.cpus >= 8 and one.memory_gib >= 32 for one in types.values())  # cpu-benchmark
     assert {one.gpu_name for one in types.values()} >= {"A100", "H100"}

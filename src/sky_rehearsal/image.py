@@ -1,8 +1,8 @@
 """Software of simulated machines, found on this machine when the rehearsal starts.
 
-A machine sees this machine's system directories. What a rented one has besides, or what lies
-here in places that it does not see, is put into it: a Python 3.10 and a `uv` for SkyPilot, the
-certificates, the package-index settings. Nothing of that is part of skymark.
+A machine sees this machine's system directories. A rented machine has more, and some of it lies
+here in directories that a simulated one does not see: a Python 3.10 and a `uv` for SkyPilot, the
+certificates, the package-index settings. These are copied into it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skymark.cloud.rehearsal.runtime import MARKS, RUNTIME, Runtime
-from skymark.machine.rehearsal import REHEARSAL
+from filelock import FileLock
+
+CONTAINER = "sky-rehearsal"
+"""Kind of container that a simulated machine says it is, in ``/run/systemd/container``."""
 
 CERTIFICATES = "/etc/ssl/certs/machine-bundle.crt"
-"""Where a machine keeps the certificates it trusts: this machine's and the simulated cloud's."""
+"""A machine's trusted certificates: this machine's and the simulated cloud's."""
 
 TRUST_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
 PASSED_ON = ("PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy")
-"""Beginnings of the variables that say how packages are fetched here."""
+"""Beginnings of the variables with the settings for fetching packages."""
 
 NOT_PASSED_ON = ("UV_PROJECT", "UV_PYTHON", "UV_CACHE_DIR", "UV_TOOL", "PIP_CACHE_DIR", "UV_RUN")
 
 UV = "/opt/machine/uv"
-"""Where a machine has this machine's uv, for its installer to find."""
+"""A machine's copy of this machine's uv, for its installer to find."""
 
 UV_INSTALLER_HOST = "astral.sh"
 UV_INSTALLER_PATH = "/uv/install.sh"
@@ -39,7 +42,12 @@ directory="${{UV_INSTALL_DIR:-$HOME/.local/bin}}"
 mkdir -p "$directory"
 cp {UV} "$directory/uv"
 """
-"""What the machines get in place of uv's installer, which SkyPilot and many set-ups run."""
+"""Replacement of uv's installer, which SkyPilot and many set-ups run."""
+
+RUNTIME = "skypilot-runtime"
+MARKS = (".sky/python_path", ".sky/ray_path", ".sky/wheels/current_sky_wheel_hash")
+"""Files by which SkyPilot knows what is installed, from the machine's home."""
+
 
 SSH_SERVER = """\
 Port 22
@@ -55,15 +63,54 @@ SetEnv {variables}
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """SkyPilot's own software on a machine, kept for the next machine, or the place for it.
+
+    The first machine of a SkyPilot version spends most of its set-up installing Ray and SkyPilot.
+    It is copied when that machine ends, and laid under the home of later ones, as some providers
+    bake it into their images. SkyPilot checks versions and hashes and installs misfits anew.
+
+    Args:
+        directory: its place, named for its versions.
+    """
+
+    directory: Path
+
+    @property
+    def complete(self) -> bool:
+        """Whether it can be used."""
+        return (self.directory / RUNTIME).is_dir()
+
+    def keep(self, home: Path) -> None:
+        """Copy the runtime out of a machine's home, unless there is one or it is not finished."""
+        if self.complete or not all((home / mark).is_file() for mark in MARKS):
+            return
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.directory.with_name(f"{self.directory.name}.lock")):
+            if self.complete:
+                return
+            partial = self.directory.with_name(f"{self.directory.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            for name in MARKS:
+                (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(home / name, partial / name)
+            copy = ["cp", "--archive", os.fspath(home / RUNTIME), os.fspath(partial)]
+            if subprocess.run(copy, capture_output=True, check=False).returncode == 0:
+                shutil.rmtree(self.directory, ignore_errors=True)
+                partial.rename(self.directory)
+
+
+@dataclass(frozen=True)
 class Image:
-    """The contents of every machine of one rehearsal.
+    """Contents of every machine of one rehearsal.
 
     Args:
         certificates: a bundle with the simulated cloud's own authority.
         hosts: addresses of the names that the simulated cloud answers for.
         package_cache: uv's cache, shared by all machines; None gives each an empty one.
         python: the root of a Python 3.10; None leaves it to uv to download one.
-        runtime: what a machine has of SkyPilot from the start; None: nothing.
+        runtime: SkyPilot's own software on a machine from the start; None for nothing.
     """
 
     certificates: Path
@@ -72,7 +119,9 @@ class Image:
     python: Path | None
     runtime: Runtime | None
 
-    def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
+    def spec(
+        self, name: str, address: str, user: str, public_keys: Sequence[str]
+    ) -> dict[str, Any]:
         """Return one machine's contents, as `machine_start` takes them."""
         home = f"/home/{user}"
         variables = {**_passed_on(), **dict.fromkeys(TRUST_VARIABLES, CERTIFICATES)}
@@ -80,7 +129,7 @@ class Image:
         files = {
             "/etc/hostname": f"{name}\n",
             "/etc/hosts": _hosts_file({**self.hosts, name: address}),
-            "/run/systemd/container": f"{REHEARSAL}\n",
+            "/run/systemd/container": f"{CONTAINER}\n",
             "/etc/resolv.conf": _resolvers(),
             "/etc/ssh/sshd_config": SSH_SERVER.format(variables=quoted),
             f"{home}/.ssh/authorized_keys": "".join(f"{key.strip()}\n" for key in public_keys),
@@ -134,7 +183,7 @@ def host_certificates() -> Path | None:
 
 
 def find_uv() -> str | None:
-    """Return this machine's uv, which comes with skymark."""
+    """Return this machine's uv, or None."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if beside.is_file() else shutil.which("uv")
 

@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from pathlib import Path
 
-from skymark.cloud.rehearsal.errors import RehearsalError
-from skymark.cloud.rehearsal.instance_types import InstanceType
-
-
-class HiredMachine(Protocol):
-    """A started machine, as the cloud sees it."""
-
-    @property
-    def address(self) -> str:
-        """Its network address."""
-        ...
-
-    def kill(self) -> None:
-        """End it, with everything that was on it."""
-        ...
+from sky_rehearsal.errors import RehearsalError, UnfitError
+from sky_rehearsal.machine import Machine
 
 
-StartMachine = Callable[[str, list[str], InstanceType], HiredMachine]
+@dataclass(frozen=True)
+class InstanceType:
+    """A kind of machine with its price."""
+
+    name: str
+    hourly_price_usd: float
+    cpus: int
+    memory_gib: int
+    gpus: int
+    gpu_name: str | None
+    regions: tuple[str, ...]
+
+
+def read_instance_types(catalogs: Path) -> Mapping[str, InstanceType]:
+    """Read ``lambda/vms.csv`` below a directory in the layout of ``~/.sky/catalogs/v8``.
+
+    Raises:
+        UnfitError: there is no such file.
+    """
+    path = catalogs / "lambda" / "vms.csv"
+    if not path.is_file():
+        raise UnfitError(f"{path} is not there; name a directory such as ~/.sky/catalogs/v8")
+    types: dict[str, InstanceType] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            name = row["InstanceType"]
+            regions = types[name].regions if name in types else ()
+            types[name] = InstanceType(
+                name=name,
+                hourly_price_usd=float(row["Price"]),
+                cpus=round(float(row["vCPUs"])),
+                memory_gib=round(float(row["MemoryGiB"])),
+                gpus=round(float(row["AcceleratorCount"] or 0)),
+                gpu_name=row["AcceleratorName"] or None,
+                regions=(*regions, row["Region"]),
+            )
+    return types
 
 
 class RefusedError(Exception):
-    """The cloud says no; `code` and the message are in the form of Lambda's API."""
+    """A refusal of the cloud; `code` and the message are in the form of Lambda's API."""
 
     def __init__(self, code: str, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -42,7 +66,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Instance:
-    """One hired machine, from the request to its end."""
+    """A hired machine, from the request to its end."""
 
     id: str
     name: str
@@ -51,7 +75,7 @@ class Instance:
     hourly_price_usd: float
     began_s: float
     status: str = "booting"
-    machine: HiredMachine | None = None
+    machine: Machine | None = None
     ended_s: float | None = None
     preempted: bool = False
     booted: threading.Event = field(default_factory=threading.Event)
@@ -76,7 +100,7 @@ class BillLine:
 
 @dataclass
 class Shortage:
-    """Requests that are refused. None stands for any type, any region, any number of times."""
+    """Requests to refuse. None stands for any type, any region, any number of times."""
 
     type: str | None
     region: str | None
@@ -90,11 +114,11 @@ class Shortage:
 class LambdaCloud:
     """The state of the cloud; `lambda_api` speaks HTTP for it.
 
-    Everything that may go wrong is set here by name, at any time, from any thread.
+    Every fault is set here by name, at any time, from any thread.
 
     Args:
-        types: what can be hired, at which price.
-        start: starts a machine, given its name, the public keys and its type.
+        types: machines for hire, by name.
+        start: starts a machine, given its name and the public keys.
         clock: seconds since the epoch; the bill is made from it.
 
     Attributes:
@@ -104,7 +128,7 @@ class LambdaCloud:
     def __init__(
         self,
         types: Mapping[str, InstanceType],
-        start: StartMachine,
+        start: Callable[[str, Sequence[str]], Machine],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._types = dict(types)
@@ -123,36 +147,42 @@ class LambdaCloud:
         self.ssh_keys: dict[str, str] = {}
         self.firewall_rules: list[dict[str, object]] = []
 
-    # What the API asks.
+    # Requests of the API.
 
     def types(self) -> list[tuple[InstanceType, list[str]]]:
         """Return every type with the regions that have some left."""
         with self._lock:
+            lasting = [shortage for shortage in self._shortages if shortage.times is None]
             return [
-                (one, [region for region in one.regions if not self._never(one.name, region)])
-                for one in self._types.values()
+                (type, [region for region in type.regions if not _short(lasting, type, region)])
+                for type in self._types.values()
             ]
 
-    def launch(self, type: str, region: str, name: str, key_names: list[str]) -> Instance:
+    def launch(self, type: str, region: str, name: str, key_names: Sequence[str]) -> Instance:
         """Hire a machine; it boots in the background.
 
         Raises:
             RefusedError: there is no such type or key, or no capacity.
         """
         with self._lock:
-            found = self._types.get(type)
-            if found is None or region not in found.regions:
+            wanted = self._types.get(type)
+            if wanted is None or region not in wanted.regions:
                 raise RefusedError("global/object-does-not-exist", f"no {type} in {region}", 404)
-            unknown = [key for key in key_names if key not in self.ssh_keys]
-            if unknown:
+            if unknown := [key for key in key_names if key not in self.ssh_keys]:
                 raise RefusedError("global/object-does-not-exist", f"no SSH key {unknown}", 404)
-            self._refuse_if_short(type, region)
+            for shortage in _short(self._shortages, wanted, region):
+                if shortage.times is not None:
+                    shortage.times -= 1
+                raise RefusedError(
+                    "instance-operations/launch/insufficient-capacity",
+                    "Not enough capacity to fulfill launch request.",
+                )
             instance = Instance(
                 id=uuid.uuid4().hex,
                 name=name,
-                type=found,
+                type=wanted,
                 region=region,
-                hourly_price_usd=found.hourly_price_usd,
+                hourly_price_usd=wanted.hourly_price_usd,
                 began_s=self._clock(),
             )
             self._instances[instance.id] = instance
@@ -160,33 +190,65 @@ class LambdaCloud:
             self._workers.submit(self._boot, instance, keys, self._boot_delay_s)
             return instance
 
-    def instances(self) -> list[Instance]:
-        """Return what is hired now, machines on their way out included."""
+    def listed(self) -> list[Instance]:
+        """Return the instances that the API lists."""
         with self._lock:
-            return [one for one in self._instances.values() if one.ended_s is None]
+            return [] if self._clock() < self._lists_nothing_until_s else self.instances()
 
-    def terminate(self, ids: list[str]) -> list[Instance]:
+    def terminate(self, ids: Sequence[str]) -> list[Instance]:
         """Give machines back; they end in the background.
 
         Raises:
-            RefusedError: one of them is not there, or the cloud was told to refuse.
+            RefusedError: an instance is unknown, or `refuse_to_terminate` was called.
         """
         with self._lock:
-            unknown = [one for one in ids if one not in self._instances]
-            if unknown:
+            if unknown := [id for id in ids if id not in self._instances]:
                 raise RefusedError("global/object-does-not-exist", f"no instance {unknown}", 404)
             if self._refusals_to_terminate > 0:
                 self._refusals_to_terminate -= 1
                 raise RefusedError("global/internal-error", "the instance did not terminate", 500)
-            ended = [self._instances[one] for one in ids]
-            if ended and self._ignored_terminations > 0:
+            named = [self._instances[id] for id in ids]
+            if named and self._ignored_terminations > 0:
                 self._ignored_terminations -= 1
-                return ended
-            for instance in ended:
+                return named
+            for instance in named:
                 self._end(instance)
-            return ended
+            return named
 
-    # What a rehearsal does to it.
+    # The truth, whatever the API says.
+
+    def instances(self) -> list[Instance]:
+        """Return the instances that are hired now, also those that are ending."""
+        with self._lock:
+            return [one for one in self._instances.values() if one.ended_s is None]
+
+    def bill(self) -> list[BillLine]:
+        """Return the cost of every instance so far: the seconds it lived times its price."""
+        now_s = self._clock()
+        with self._lock:
+            return [_bill_line(instance, now_s) for instance in self._instances.values()]
+
+    def await_gone(self, id: str, timeout_s: float = 60.0) -> None:
+        """Wait until an instance has ended.
+
+        Raises:
+            RehearsalError: it is still there.
+        """
+        if not self._instances[id].gone.wait(timeout_s):
+            raise RehearsalError(f"instance {id} is still there after {timeout_s:g} s")
+
+    def close(self) -> None:
+        """End every machine, also those that refuse, and wait until all have gone."""
+        self._closing.set()
+        with self._lock:
+            left = self.instances()
+            for instance in left:
+                self._end(instance)
+        for instance in left:
+            self.await_gone(instance.id)
+        self._workers.shutdown()
+
+    # Faults.
 
     def run_short(
         self, type: str | None = None, region: str | None = None, times: int | None = None
@@ -209,23 +271,15 @@ class LambdaCloud:
 
     def refuse_to_terminate(self, times: float = math.inf) -> None:
         """Answer the next `times` requests to terminate with an error; 0 ends it."""
-        with self._lock:
-            self._refusals_to_terminate = times
+        self._refusals_to_terminate = times
 
     def ignore_terminations(self, times: float = math.inf) -> None:
         """Take the next `times` requests to terminate, and end nothing; 0 ends it."""
-        with self._lock:
-            self._ignored_terminations = times
+        self._ignored_terminations = times
 
     def list_nothing(self, seconds: float) -> None:
         """Have the API list no machine for so long; they stay hired."""
-        with self._lock:
-            self._lists_nothing_until_s = self._clock() + seconds
-
-    def listed(self) -> list[Instance]:
-        """Return what the API lists."""
-        with self._lock:
-            return [] if self._clock() < self._lists_nothing_until_s else self.instances()
+        self._lists_nothing_until_s = self._clock() + seconds
 
     def set_price(self, type: str, hourly_price_usd: float) -> None:
         """Change a price for machines hired from now on."""
@@ -240,68 +294,24 @@ class LambdaCloud:
             self._end(instance)
         self.await_gone(id)
 
-    def await_gone(self, id: str, timeout_s: float = 60.0) -> None:
-        """Wait until an instance has ended.
+    # Life of an instance, in the background.
 
-        Raises:
-            RehearsalError: it is still there.
-        """
-        if not self._instances[id].gone.wait(timeout_s):
-            raise RehearsalError(f"instance {id} is still there after {timeout_s:g} s")
-
-    def bill(self) -> list[BillLine]:
-        """Return what every instance has cost so far: seconds it lived times its price."""
-        now = self._clock()
-        with self._lock:
-            return [_bill_line(instance, now) for instance in self._instances.values()]
-
-    def cost_usd(self) -> float:
-        """Return what everything has cost so far."""
-        return math.fsum(line.cost_usd for line in self.bill())
-
-    def close(self) -> None:
-        """End every machine, whatever was told about refusing, and wait until all have gone."""
-        self._closing.set()
-        with self._lock:
-            left = self.instances()
-            for instance in left:
-                self._end(instance)
-        for instance in left:
-            self.await_gone(instance.id)
-        self._workers.shutdown()
-
-    # How it works inside.
-
-    def _never(self, type: str, region: str) -> bool:
-        return any(one.times is None and one.covers(type, region) for one in self._shortages)
-
-    def _refuse_if_short(self, type: str, region: str) -> None:
-        for shortage in self._shortages:
-            if shortage.covers(type, region):
-                if shortage.times is not None:
-                    shortage.times -= 1
-                raise RefusedError(
-                    "instance-operations/launch/insufficient-capacity",
-                    "Not enough capacity to fulfill launch request.",
-                )
-
-    def _boot(self, instance: Instance, keys: list[str], delay_s: float) -> None:
-        until = self._clock() + delay_s
-        while self._clock() < until and instance.status == "booting" and not self._closing.is_set():
-            self._closing.wait(0.1)
-        machine: HiredMachine | None = None
+    def _boot(self, instance: Instance, keys: Sequence[str], delay_s: float) -> None:
+        until_s = self._clock() + delay_s
+        while self._clock() < until_s and instance.status == "booting":
+            if self._closing.wait(0.1):
+                break
+        machine, status = None, "unhealthy"
         try:
             if instance.status == "booting":
-                machine = self._start(instance.name, keys, instance.type)
+                machine, status = self._start(instance.name, keys), "active"
         except RehearsalError:
-            with self._lock:
-                if instance.status == "booting":
-                    instance.status = "unhealthy"
+            pass  # the instance is unhealthy, and costs money all the same
         finally:
             with self._lock:
                 instance.machine = machine
-                if machine is not None and instance.status == "booting":
-                    instance.status = "active"
+                if instance.status == "booting":
+                    instance.status = status
             instance.booted.set()
 
     def _end(self, instance: Instance) -> None:
@@ -322,6 +332,10 @@ class LambdaCloud:
             with self._lock:
                 instance.ended_s = self._clock()
             instance.gone.set()
+
+
+def _short(shortages: Sequence[Shortage], type: InstanceType, region: str) -> list[Shortage]:
+    return [shortage for shortage in shortages if shortage.covers(type.name, region)]
 
 
 def _bill_line(instance: Instance, now_s: float) -> BillLine:

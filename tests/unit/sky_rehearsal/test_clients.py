@@ -8,7 +8,7 @@ import subprocess
 import psutil
 import pytest
 
-from skymark.cloud.rehearsal.clients import end_processes_at_home, processes_at_home
+from sky_rehearsal.changes import end_processes_at_home, processes_at_home
 
 
 def sleeper_at(home):
@@ -40,6 +40,6 @@ def test_a_process_that_ends_by_itself_in_between_is_no_problem(homes, monkeypat
     seen = iter([[psutil.Process(gone.pid)], []])
     gone.kill()
     gone.wait()
-    monkeypatch.setattr("skymark.cloud.rehearsal.clients.processes_at_home", lambda _: next(seen))
+    monkeypatch.setattr("sky_rehearsal.changes.processes_at_home", lambda _: next(seen))
     end_processes_at_home(homes[0])
     assert list(seen) == []

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from skymark.cloud.rehearsal.api_server import PORT_ATTEMPTS, started_api_server
-from skymark.cloud.rehearsal.errors import PortTakenError, RehearsalError
+from sky_rehearsal.errors import PortTakenError, RehearsalError
+from sky_rehearsal.skypilot import PORT_ATTEMPTS, started_api_server
 
 
 class Servers:

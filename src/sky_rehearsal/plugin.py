@@ -1,8 +1,6 @@
-"""Plugin of SkyPilot's API server: the address of the simulated network.
+"""Plugin of SkyPilot's API server: where it asks whether the network is up.
 
-The only module outside `skymark.cloud.sky` that imports SkyPilot, because it runs inside of it.
-
-Before SkyPilot believes that a machine is gone it asks two public addresses whether the network
+Before SkyPilot believes that a machine is gone, it asks two public addresses whether the network
 is up. Without an internet it would wait for ever, so the question goes to the simulated cloud.
 """
 
@@ -13,7 +11,7 @@ from sky.server.plugins import BasePlugin, ExtensionContext
 
 
 class RehearsalPlugin(BasePlugin):  # type: ignore[misc, unused-ignore]
-    """Replaces the addresses that SkyPilot asks whether the network is up.
+    """Replacement of the addresses that SkyPilot asks whether the network is up.
 
     Args:
         probe: an address that answers HEAD as long as the simulated cloud is there.

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from skymark.cloud.rehearsal.errors import RehearsalError
+from sky_rehearsal.errors import RehearsalError
 
 GONE_TIMEOUT_S = 20.0
 """Time the kernel has to end a namespace whose first process was killed."""
@@ -20,10 +20,10 @@ class Namespaced:
     """A program of this package as the first process of new namespaces.
 
     Args:
-        kinds: what `unshare` is to make new, such as ``--net``.
+        kinds: options of `unshare` for the kinds of namespaces, such as ``--net``.
         program: the file to run, with this Python.
-        spec: its only argument, a JSON file.
-        log: where its errors and those of all it starts go.
+        spec: the program's only argument, a JSON file.
+        log: for the errors of the program and its children.
     """
 
     def __init__(self, kinds: tuple[str, ...], program: Path, spec: Path, log: Path) -> None:

@@ -1,8 +1,9 @@
-"""The simulated Lambda Cloud's REST API over HTTPS, as SkyPilot's Lambda provider calls it."""
+"""The simulated Lambda Cloud's REST API over HTTPS, for SkyPilot's Lambda provider."""
 
 from __future__ import annotations
 
 import json
+import math
 import ssl
 import threading
 import time
@@ -13,17 +14,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from skymark.cloud.rehearsal.lambda_cloud import Instance, LambdaCloud, RefusedError
+from sky_rehearsal.lambda_cloud import Instance, LambdaCloud, RefusedError
 
 BASE = "/api/v1"
 
-Answerer = Callable[[LambdaCloud, Any], Any]
-Routes = Mapping[str, Answerer]
+Route = Callable[[LambdaCloud, Any], Any]
+"""A function from the cloud and a request's body to the answer's data."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One request that was answered. The key that came with it is not kept."""
+    """A request that was answered. The key that came with it is not kept."""
 
     at_s: float
     client: str
@@ -34,13 +35,14 @@ class Call:
 
 
 class LambdaApi(ThreadingHTTPServer):
-    """Serves a `LambdaCloud`. Use as a context manager.
+    """Server of a `LambdaCloud`. Use as a context manager.
 
     Args:
-        cloud: what is served.
+        cloud: the cloud that answers.
         api_key: the only key that is let in.
-        address: where to listen; port 0 takes a free one.
+        address: host and port to listen at; port 0 takes a free one.
         certificate: certificate and private key in one file; None serves plain HTTP.
+        files: texts that anybody may fetch, by path: parts of the internet for the machines.
     """
 
     daemon_threads = True
@@ -52,14 +54,14 @@ class LambdaApi(ThreadingHTTPServer):
         api_key: str,
         address: tuple[str, int],
         certificate: Path | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(address, _Handler)
         self.cloud = cloud
         self.api_key = api_key
-        self.files: dict[str, str] = {}
-        """Texts that anybody may fetch, by path: what the machines find elsewhere on the net."""
+        self.files = files or {}
         self._calls: list[Call] = []
-        self._rate_limited = 0
+        self._rate_limited: float = 0
         self._broken_until_s = 0.0
         self._lock = threading.Lock()
         self._tls: ssl.SSLContext | None = None
@@ -78,28 +80,30 @@ class LambdaApi(ThreadingHTTPServer):
         with self._lock:
             return list(self._calls)
 
-    def limit_rate(self, times: int) -> None:
-        """Answer the next `times` requests with 429, whatever they ask."""
+    def limit_rate(self, times: float = math.inf) -> None:
+        """Answer the next `times` requests with 429, for any path; 0 ends it."""
         with self._lock:
             self._rate_limited = times
 
-    def take_rate_limit(self) -> bool:
-        """Return whether this request is one too many."""
-        with self._lock:
-            limited = self._rate_limited > 0
-            self._rate_limited -= limited
-            return limited
-
     def break_down(self, seconds: float) -> None:
-        """Answer every request with 500 for so long, whatever it asks."""
+        """Answer every request with 500 for so long, for any path."""
         with self._lock:
             self._broken_until_s = time.time() + seconds
 
-    @property
-    def broken(self) -> bool:
-        """Whether it answers nothing but 500."""
+    def admit(self, authorization: str | None) -> None:
+        """Return if a request is to be answered.
+
+        Raises:
+            RefusedError: the API is broken or asked too often, or the key is wrong.
+        """
         with self._lock:
-            return time.time() < self._broken_until_s
+            if time.time() < self._broken_until_s:
+                raise RefusedError("global/internal-error", "boom", 500)
+            if self._rate_limited > 0:
+                self._rate_limited -= 1
+                raise RefusedError("global/rate-limited", "Too many requests.", 429)
+        if authorization != f"Bearer {self.api_key}":
+            raise RefusedError("global/invalid-api-key", "API key was invalid.", 403)
 
     def note(self, call: Call) -> None:
         """Keep a request for `calls`."""
@@ -115,7 +119,7 @@ class LambdaApi(ThreadingHTTPServer):
             super().finish_request(wrapped, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that went away in the middle: machines are killed on purpose."""
+        """Stay silent: machines are killed on purpose, in the middle of a request."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -130,29 +134,28 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        """Answer a question."""
+        """Return a file, or answer a question."""
         if (text := self.server.files.get(self.path)) is not None:
             self._send(200, "text/plain", text.encode())
-            return
-        self._answer(_QUESTIONS)
+        else:
+            self._answer()
 
     def do_POST(self) -> None:
         """Carry out an order."""
-        self._answer(_ORDERS)
+        self._answer()
 
     def do_PUT(self) -> None:
         """Replace a list."""
-        self._answer(_REPLACEMENTS)
+        self._answer()
 
-    def _answer(self, routes: Routes) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
-        text = self.rfile.read(length)
+    def _answer(self) -> None:
+        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = urlsplit(self.path).path.removeprefix(BASE)
         body: Any = None
         try:
-            self._admit()
+            self.server.admit(self.headers.get("Authorization"))
             body = json.loads(text) if text else None
-            status, answer = 200, {"data": _route(routes, path)(self.server.cloud, body)}
+            status, answer = 200, {"data": _route(self.command, path)(self.server.cloud, body)}
         except RefusedError as refusal:
             status = refusal.status
             answer = {"error": {"code": refusal.code, "message": str(refusal)}}
@@ -171,62 +174,54 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def _admit(self) -> None:
-        if self.server.broken:
-            raise RefusedError("global/internal-error", "boom", 500)
-        if self.server.take_rate_limit():
-            raise RefusedError("global/rate-limited", "Too many requests.", 429)
-        if self.headers.get("Authorization") != f"Bearer {self.server.api_key}":
-            raise RefusedError("global/invalid-api-key", "API key was invalid.", 403)
-
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: `LambdaApi.calls` has it."""
+        """Stay silent: `LambdaApi.calls` has it."""
 
 
-def _route(routes: Routes, path: str) -> Answerer:
-    if path not in routes:
+def _route(method: str, path: str) -> Route:
+    if (method, path) not in ROUTES:
         raise RefusedError("global/object-does-not-exist", f"no {path}", 404)
-    return routes[path]
+    return ROUTES[method, path]
 
 
 def _instance_types(cloud: LambdaCloud, _: Any) -> dict[str, Any]:
     return {
-        one.name: {
+        type.name: {
             "instance_type": {
-                "name": one.name,
-                "description": f"{one.gpus}x {one.gpu_name}" if one.gpu_name else "CPU only",
-                "price_cents_per_hour": round(one.hourly_price_usd * 100),
+                "name": type.name,
+                "description": f"{type.gpus}x {type.gpu_name}" if type.gpus else "CPU only",
+                "price_cents_per_hour": round(type.hourly_price_usd * 100),
                 "specs": {
-                    "vcpus": one.cpus,
-                    "memory_gib": one.memory_gib,
+                    "vcpus": type.cpus,
+                    "memory_gib": type.memory_gib,
                     "storage_gib": 512,
-                    "gpus": one.gpus,
+                    "gpus": type.gpus,
                 },
             },
             "regions_with_capacity_available": [
                 {"name": region, "description": region} for region in regions
             ],
         }
-        for one, regions in cloud.types()
+        for type, regions in cloud.types()
     }
 
 
-def _instance(one: Instance) -> dict[str, Any]:
+def _instance(instance: Instance) -> dict[str, Any]:
     shown: dict[str, Any] = {
-        "id": one.id,
-        "name": one.name,
-        "status": one.status,
-        "region": {"name": one.region, "description": one.region},
-        "instance_type": {"name": one.type.name},
+        "id": instance.id,
+        "name": instance.name,
+        "status": instance.status,
+        "region": {"name": instance.region, "description": instance.region},
+        "instance_type": {"name": instance.type.name},
         "ssh_key_names": [],
     }
-    if one.machine is not None:
-        shown |= {"ip": one.machine.address, "private_ip": one.machine.address}
+    if instance.machine is not None:
+        shown |= {"ip": instance.machine.address, "private_ip": instance.machine.address}
     return shown
 
 
 def _instances(cloud: LambdaCloud, _: Any) -> list[dict[str, Any]]:
-    return [_instance(one) for one in cloud.listed()]
+    return [_instance(instance) for instance in cloud.listed()]
 
 
 def _launch(cloud: LambdaCloud, body: Any) -> dict[str, Any]:
@@ -239,12 +234,12 @@ def _launch(cloud: LambdaCloud, body: Any) -> dict[str, Any]:
         )
         for _ in range(body.get("quantity", 1))
     ]
-    return {"instance_ids": [one.id for one in hired]}
+    return {"instance_ids": [instance.id for instance in hired]}
 
 
 def _terminate(cloud: LambdaCloud, body: Any) -> dict[str, Any]:
     ended = cloud.terminate(body["instance_ids"])
-    return {"terminated_instances": [_instance(one) for one in ended]}
+    return {"terminated_instances": [_instance(instance) for instance in ended]}
 
 
 def _ssh_keys(cloud: LambdaCloud, _: Any) -> list[dict[str, str]]:
@@ -265,15 +260,13 @@ def _set_firewall_rules(cloud: LambdaCloud, body: Any) -> list[dict[str, object]
     return list(cloud.firewall_rules)
 
 
-_QUESTIONS = {
-    "/instance-types": _instance_types,
-    "/instances": _instances,
-    "/ssh-keys": _ssh_keys,
-    "/firewall-rules": _firewall_rules,
+ROUTES: Mapping[tuple[str, str], Route] = {
+    ("GET", "/instance-types"): _instance_types,
+    ("GET", "/instances"): _instances,
+    ("POST", "/instance-operations/launch"): _launch,
+    ("POST", "/instance-operations/terminate"): _terminate,
+    ("GET", "/ssh-keys"): _ssh_keys,
+    ("POST", "/ssh-keys"): _add_ssh_key,
+    ("GET", "/firewall-rules"): _firewall_rules,
+    ("PUT", "/firewall-rules"): _set_firewall_rules,
 }
-_ORDERS = {
-    "/instance-operations/launch": _launch,
-    "/instance-operations/terminate": _terminate,
-    "/ssh-keys": _add_ssh_key,
-}
-_REPLACEMENTS = {"/firewall-rules": _set_firewall_rules}
