@@ -6,12 +6,12 @@ import pytest
 
 from skymark import resources
 from skymark.model.errors import UsageError
-from skymark.resources import resource_directory
+from skymark.resources import requirement_text, resource_directory
 
 
 def test_profiles_and_requirements_are_found():
     assert (resource_directory("profiles") / "ci_cpu.toml").is_file()
-    assert (resource_directory("requirements") / "adapters" / "numpy.txt").is_file()
+    assert "--hash=sha256:" in requirement_text("adapters/numpy.txt")
 
 
 def test_an_incomplete_installation_says_so(monkeypatch, tmp_path):

@@ -8,10 +8,11 @@ import sys
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import skymark
 from skymark.model.errors import UsageError, VenvBuildError
-from skymark.resources import checkout, resource_directory
+from skymark.resources import checkout, requirement_text
 
 VARIABLE = "SKYMARK_CLOUD_VENV"
 
@@ -82,11 +83,12 @@ def make_cloud_venv() -> Path:
     from skymark.machine.private_directory import own_folder
 
     venv, root = cloud_venv(), checkout()
-    pins = resource_directory("requirements") / "cloud.txt"
     if root is None and VARIABLE not in os.environ:
         own_folder(venv.parent)
     venv.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{venv}.lock"):
+    with FileLock(f"{venv}.lock"), TemporaryDirectory() as place:
+        pins = Path(place, "cloud.txt")
+        pins.write_text(requirement_text(pins.name))
         _uv("venv", "--allow-existing", "--python", sys.executable, str(venv))
         install = ("pip", "install", "--python", str(venv / "bin" / "python"))
         # Where Python may not write bytecode, each command would compile SkyPilot anew.

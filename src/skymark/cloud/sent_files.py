@@ -22,8 +22,6 @@ from skymark.model.errors import UsageError
 from skymark.resources import checkout
 
 PACKAGE = "src/skymark"
-PINS = PurePosixPath("skymark/data/requirements")
-"""Of the wheel; a machine's set-up looks for them in ``requirements``."""
 MADE_AGAIN = ("__pycache__", ".git")
 """Directories that no list has."""
 
@@ -196,12 +194,7 @@ def _installed_files() -> dict[str, Path]:
     if not inside:
         raise UsageError("nothing tells which files skymark has installed here; reinstall it")
     here = {one: Path(str(distribution("skymark").locate_file(one))) for one in inside}
-    pins = {
-        f"requirements/{one.relative_to(PINS)}": path
-        for one, path in here.items()
-        if one.is_relative_to(PINS)
-    }
-    return {**{f"src/{one}": path for one, path in here.items()}, **pins}
+    return {f"src/{one}": path for one, path in here.items()}
 
 
 def _git_files(directory: Path, *options: str) -> set[str] | None:

@@ -35,6 +35,7 @@ from skymark.machine.facts import git_state, run_program
 from skymark.machine.private_directory import own_folder
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.resources import REQUIREMENTS_ARCHIVE, archived_requirements
 
 PROJECT_FILE = "pyproject.toml"
 PROJECT = """\
@@ -159,6 +160,7 @@ def made_directory(files: Mapping[str, Path]) -> Path:
             _copy(path, made / name)
         if f"{PACKAGE}/__init__.py" in files and PROJECT_FILE not in files:
             (made / PROJECT_FILE).write_text(_project_file())
+            _unpack_requirements(made)
         (made / IGNORED_BY_SKYPILOT).write_text("# all of this directory is sent\n")
         digest = _digest(made)
         found = directory / f"skymark-{skymark.__version__}-{digest[:16]}"
@@ -242,6 +244,14 @@ def _digest(directory: Path) -> str:
             f"{path.relative_to(directory)}\0{path.lstat().st_mode:o}\0{inner}\n".encode()
         )
     return digest.hexdigest()
+
+
+def _unpack_requirements(directory: Path) -> None:
+    """Write the requirement files of an installed skymark, which a machine's set-up reads."""
+    for name, text in archived_requirements(REQUIREMENTS_ARCHIVE).items():
+        path = directory / "requirements" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def _remove_unused(directory: Path) -> None:

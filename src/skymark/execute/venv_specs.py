@@ -6,13 +6,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from functools import cache
-from pathlib import Path
 
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.machine import Target
 from skymark.model.plan import Plan
 from skymark.model.venv import VenvSpec
-from skymark.resources import resource_directory
+from skymark.resources import requirement_text
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
@@ -80,32 +79,29 @@ def unpacked_bytes(specs: Iterable[VenvSpec], also: Iterable[str] = ()) -> int:
         specs: the venvs.
         also: compiled files below ``requirements/`` that are installed besides.
     """
-    root = resource_directory("requirements")
-    sizes = _sizes(root / SIZES)
-    packages = {package for spec in specs for package in _packages_of(spec, root)}
-    packages |= {package for name in also for package in _pinned(root / name)}
+    sizes = _sizes()
+    packages = {package for spec in specs for package in _packages_of(spec)}
+    packages |= {package for name in also for package in _pinned(name)}
     return sum(sizes.get(_without_cuda_version(name), SMALL_BYTES) for name in packages)
 
 
-def _packages_of(spec: VenvSpec, root: Path) -> set[str]:
+def _packages_of(spec: VenvSpec) -> set[str]:
     """Return the packages of a venv; those that its unpinned ones bring along are not known."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
     found = {str(canonicalize_name(Requirement(line).name)) for line in spec.packages}
     name = spec.locked or spec.similar
-    return found if name is None else found | _pinned(root / name)
+    return found if name is None else found | _pinned(name)
 
 
 @cache
-def _pinned(path: Path) -> frozenset[str]:
+def _pinned(name: str) -> frozenset[str]:
     """Return the packages that a compiled file installs on a rented machine."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 
-    lines = re.findall(
-        r"^([\w.-]+(?:\[[^\]]*\])?==[^\\\n]+)", path.read_text("utf-8"), re.MULTILINE
-    )
+    lines = re.findall(r"^([\w.-]+(?:\[[^\]]*\])?==[^\\\n]+)", requirement_text(name), re.MULTILINE)
     pins = [Requirement(line.strip()) for line in lines]
     return frozenset(
         str(canonicalize_name(pin.name))
@@ -115,8 +111,8 @@ def _pinned(path: Path) -> frozenset[str]:
 
 
 @cache
-def _sizes(path: Path) -> dict[str, int]:
-    megabytes: dict[str, int] = tomllib.loads(path.read_text("utf-8"))["megabytes"]
+def _sizes() -> dict[str, int]:
+    megabytes: dict[str, int] = tomllib.loads(requirement_text(SIZES))["megabytes"]
     return {_without_cuda_version(name): size * MB for name, size in megabytes.items()}
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -36,7 +37,7 @@ from skymark.model.errors import VenvBuildError
 from skymark.model.machine import Target
 from skymark.model.venv import VenvSpec
 from skymark.plain_files import write_whole
-from skymark.resources import resource_directory
+from skymark.resources import requirement_text
 
 IMPORT_TIMEOUT_S = 300.0
 UV_LIMIT_S = 7200.0
@@ -88,8 +89,7 @@ class Venvs:
 
     def path_of(self, spec: VenvSpec) -> Path:
         """Return where a venv lies, or would lie; changed pins give another place."""
-        pins = self._directory_of_pins()
-        texts = list(spec.declared) if spec.locked is None else [_text_of(pins, spec.locked)]
+        texts = list(spec.declared) if spec.locked is None else [self._pins(spec.locked)]
         python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
         key = digest_of([texts, list(spec.packages), python, sys.platform])
         name = re.sub(r"[^\w@.+-]", "_", spec.name)
@@ -151,7 +151,6 @@ class Venvs:
         return removed
 
     def _build(self, spec: VenvSpec, directory: Path) -> None:
-        requirements = self._directory_of_pins()
         base = spec.python or sys.executable
         self._uv(spec, "venv", "--python", base, os.fspath(directory))
         python = os.fspath(directory / "bin" / "python")
@@ -159,7 +158,10 @@ class Venvs:
         if sys.dont_write_bytecode:  # else every worker would compile what it imports
             install.append("--compile-bytecode")
         if spec.locked is not None:
-            self._uv(spec, *install, "--require-hashes", "-r", f"{requirements / spec.locked}")
+            with NamedTemporaryFile("w", suffix=".txt") as pins:
+                pins.write(self._pins(spec.locked))
+                pins.flush()
+                self._uv(spec, *install, "--require-hashes", "-r", pins.name)
         further = (*(spec.declared if spec.locked is None else ()), *spec.packages)
         if further:
             self._uv(spec, *install, *further)
@@ -167,8 +169,15 @@ class Venvs:
             _import_once(python, spec.imports)
         write_whole(directory / MARKER, spec.model_dump_json().encode(), durable=False)
 
-    def _directory_of_pins(self) -> Path:
-        return self._requirements or resource_directory("requirements")
+    def _pins(self, name: str) -> str:
+        """Return the text of a compiled requirement file."""
+        try:
+            return requirement_text(name, self._requirements)
+        except FileNotFoundError as error:
+            raise VenvBuildError(
+                f"this installation has no requirements/{name}; in a checkout, `make pins` writes "
+                "it"
+            ) from error
 
     def _uv(self, spec: VenvSpec, *arguments: str) -> None:
         try:
@@ -211,16 +220,6 @@ def _import_once(python: str, module: str) -> None:
 def _is_complete(directory: Path) -> bool:
     """Whether a venv was made to its end, and the Python it stands on is still there."""
     return (directory / MARKER).exists() and (directory / "bin" / "python").exists()
-
-
-def _text_of(requirements: Path, name: str) -> str:
-    """Return a requirement file's text."""
-    try:
-        return (requirements / name).read_text()
-    except FileNotFoundError as error:
-        raise VenvBuildError(
-            f"this installation has no requirements/{name}; in a checkout, `make pins` writes it"
-        ) from error
 
 
 def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -> Path:

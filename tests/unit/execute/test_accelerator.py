@@ -20,7 +20,7 @@ from skymark.machine.facts import has_driver
 from skymark.model.errors import UsageError
 from skymark.model.machine import SIMULATED
 from skymark.model.requests import Results
-from skymark.resources import resource_directory
+from skymark.resources import requirement_text
 from tests.accelerator_libraries import BLIND_JAX, BREAKING_JAX, WORKING_JAX, WORKING_TORCH
 from tests.nvml.stand_in import GIB, H100
 from tests.unit.rundir.past_runs import cell, plan
@@ -188,7 +188,7 @@ def test_a_run_looks_for_the_driver_and_leaves_the_rest_to_its_workers(root_with
 @pytest.mark.parametrize("target", ["cuda12", "cuda13", "tpu"])
 def test_what_is_asked_for_an_accelerator_is_pinned(target):
     spec = accelerator.accelerator_venv(target)
-    text = (resource_directory("requirements") / str(spec.locked)).read_text()
+    text = requirement_text(str(spec.locked))
     assert "jax==" in text
     assert "--hash=sha256:" in text
     assert ("jax-cuda12-plugin" in text) == (target == "cuda12")

@@ -46,7 +46,7 @@ def requirements(tmp_path, monkeypatch):
     """A folder of requirement files in place of the project's own, which change."""
     folder = tmp_path / "requirements"
     folder.mkdir()
-    monkeypatch.setitem(resources._ROOTS, "requirements", (folder,))
+    monkeypatch.setattr(resources, "REQUIREMENTS", folder)
     return folder
 
 

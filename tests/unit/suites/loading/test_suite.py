@@ -14,7 +14,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.machine import platform_of
 from skymark.model.plan import Selection
 from skymark.model.record import Status
-from skymark.resources import resource_directory
+from skymark.resources import REQUIREMENTS, requirement_text
 from skymark.suite.registry import suites
 from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Abilities, Adapter, LoadingJob
 from skymark.suites.loading.adapters.dali import DaliLoader
@@ -426,7 +426,7 @@ def test_a_library_has_pins_of_its_own_where_its_builds_differ_and_the_usual_one
 
 
 def test_every_variant_is_pinned_by_hash_and_no_pins_are_there_twice():
-    pins = resource_directory("requirements") / "adapters"
+    pins = REQUIREMENTS / "adapters"
     specs = [spec for suite in suites() for spec in suite.venvs().values()]
     named = {one.locked for spec in specs for one in (spec, *spec.variants.values())}
     assert {f"adapters/{path.name}" for path in pins.glob("*.txt")} == named
@@ -453,7 +453,7 @@ def test_a_library_that_is_asked_for_an_accelerator_is_among_the_pins(slug):
     for target in TARGETS:
         library = LoadingSuite().device_library(planned.cell, platform_of(target))
         locked = venv_of(slug).built_for(target).locked
-        text = (resource_directory("requirements") / locked).read_text()
+        text = requirement_text(locked)
         if library is None:
             assert venv_of(slug).built_for(target) == venv_of(slug)
             continue
