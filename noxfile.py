@@ -98,9 +98,9 @@ def run_every_test(session: nox.Session, *python: str) -> None:
     """Run every test, each folder in the venv that it needs, by a command that runs modules."""
     pytest = (*python, "-m", "pytest", "--benchmark-disable", "--durations=20")
     session.run(*pytest, TIMED)
-    # Uncounted: SkyPilot's venv has no coverage.
-    cloud = (*IN_VENV, "cloud", *CLOUD_PROCESSES, CLOUD, "-m", IN_MINUTES, "--durations=20")
-    clip = (*python, "-m", "tests.in_venv", "clip", CLIP, "--durations=20")
+    in_venv = (*python, "-m", "tests.in_venv")
+    cloud = (*in_venv, "cloud", *CLOUD_PROCESSES, CLOUD, "-m", IN_MINUTES, "--durations=20")
+    clip = (*in_venv, "clip", CLIP, "--durations=20")
     elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, CLOUD))
     with beside(session, CLOUD, cloud), beside(session, CLIP, clip):
         session.run(*pytest, *PROCESSES, *elsewhere)

@@ -26,7 +26,7 @@ CLOUD = "tests/cloud/"
 CLOUDS_OF_THEIR_OWN = {
     f"{CLOUD}test_{name}.py"
     for name in (
-        "lambda_api",
+        "rehearsal_readme",
         "leftovers",
         "machine",
         "machine_timer",
