@@ -15,6 +15,9 @@ from pathlib import Path
 from sky_rehearsal.errors import RehearsalError, UnfitError
 from sky_rehearsal.machine import Machine
 
+CLOSE_TIMEOUT_S = 600.0
+"""Limit of a machine's end: the copy of SkyPilot's runtime takes minutes on a slow disk."""
+
 
 @dataclass(frozen=True)
 class InstanceType:
@@ -245,7 +248,7 @@ class LambdaCloud:
             for instance in left:
                 self._end(instance)
         for instance in left:
-            self.await_gone(instance.id)
+            self.await_gone(instance.id, CLOSE_TIMEOUT_S)
         self._workers.shutdown()
 
     # Faults.

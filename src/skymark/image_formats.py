@@ -163,7 +163,7 @@ def _explained(error: Exception) -> tuple[str, str]:
         return said, "convert it to 8 or 16 bits per channel"
     if "MAX_TEXT" in said:
         return (
-            "a text in it is larger than the 1 MiB that Pillow reads",
+            "a text in it is larger than the 1.05 MB that Pillow reads",
             "save it without its texts",
         )
     if isinstance(error, MemoryError):

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from skymark.model.errors import DataError
+from skymark.model.sizes import size_text
 
 HEADER_BYTES = (1 << 12, 1 << 20)
 """Read of a header: most are far smaller, and one with statistics may be larger."""
@@ -63,8 +64,8 @@ def largest_dictionary(
             held = page.values * VALUE_BYTES if is_list else 0
             if page.size_bytes < 0 or max(page.size_bytes, held) > largest_bytes:
                 raise DataError(
-                    f"column {path!r} has a page of {max(page.size_bytes, held) >> 20:,} MiB, "
-                    f"decompressed, and {largest_bytes >> 20} MiB are the most; write it with "
+                    f"column {path!r} has a page of {size_text(max(page.size_bytes, held))}, "
+                    f"decompressed, and {size_text(largest_bytes)} are the most; write it with "
                     "smaller pages, or remove the value"
                 )
             if page.kind == DICTIONARY:

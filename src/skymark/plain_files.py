@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skymark.model.errors import StorageFullError, UsageError
+from skymark.model.sizes import size_text
 
 LARGEST_FILE_BYTES = 256 << 20
 """Largest file that is read from a store or opened; skymark writes none so large."""
@@ -136,7 +137,7 @@ def read_regular(
     try:
         size = os.fstat(descriptor).st_size
         if size > largest:
-            raise TooLargeError(f"is larger than {largest >> 20} MiB, more than is ever needed")
+            raise TooLargeError(f"is larger than {size_text(largest)}, more than is ever needed")
         parts = []
         left = largest
         while left and (part := os.read(descriptor, min(left, max(size, 1) + 1))):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from skymark.model.errors import DataError
+from skymark.model.sizes import size_text
 from skymark.plain_files import open_regular
 
 LARGEST_HEADER_BYTES = 1 << 20
@@ -168,5 +169,5 @@ def _require_end(archive: tarfile.TarFile) -> None:
         behind += len(piece)
         if behind - end > LARGEST_PADDING_BYTES:
             raise tarfile.ReadError(
-                f"it has more than {LARGEST_PADDING_BYTES >> 20} MiB of padding"
+                f"it has more than {size_text(LARGEST_PADDING_BYTES)} of padding"
             )

@@ -30,7 +30,7 @@ def test_batches_that_do_not_fit_into_shared_memory_are_named_in_a_plan(skymark)
     asked = ("--scenarios", "CV-1", "--adapters", "pytorch", "numpy", "--set", "batch_size=400")
     ran = skymark("plan", *asked, prefix=small_shm("64m"))
     assert ran.status == 0
-    assert "loading.CV-1.small.pytorch: /dev/shm has 67 MB free of 67 MB" in ran.stderr
+    assert "loading.CV-1.small.pytorch: /dev/shm has 67.1 MB free of 67.1 MB" in ran.stderr
     assert "--shm-size" in ran.stderr
     assert "numpy:" not in ran.stderr
 
@@ -54,4 +54,4 @@ def test_a_library_that_waits_for_a_batch_which_found_no_room_is_ended_with_the_
     ran = skymark("run", *asked, "--effort", "check", "--timeout", "900", prefix=small_shm("2m"))
     (record,) = ran.records.values()
     assert (record.status, record.cause.kind) == (Status.FAILED, "shared-memory-full")
-    assert "it has 2 MB" in record.cause.message
+    assert "it has 2.10 MB" in record.cause.message

@@ -66,7 +66,7 @@ def test_a_large_value_is_refused_unread(rows, dictionary, version, compression)
         "use_dictionary": dictionary,
         "data_page_version": version,
     }
-    with pytest.raises(DataError, match=r"column 'value.*page of 0 MiB"):
+    with pytest.raises(DataError, match=r"column 'value.*page of 6[67]\.[0-9] kB"):
         looked_at(table, **options)
     assert looked_at(table, ["other"], **options)
 
@@ -97,5 +97,5 @@ def test_a_cache_converts_no_bomb(tmp_path):
     path = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"text": ["x" * (257 << 20)]}), path, compression="zstd")
     assert path.stat().st_size < 20 * KIB
-    with pytest.raises(DataError, match="page of 257 MiB"):
+    with pytest.raises(DataError, match="page of 269 MB"):
         list(batches([path], "parquet", None))

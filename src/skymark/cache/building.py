@@ -28,13 +28,13 @@ from skymark.cache.manifest import (
 from skymark.cache.sharing import claims_beside, taken_when_free
 from skymark.leases import Lease
 from skymark.model.errors import CacheError, StorageFullError
+from skymark.model.sizes import size_text
 from skymark.plain_files import FULL
 
 PART = ".part"
 """Suffix of the private directories of builders; their names begin with a dot."""
 REMOVED = ".removed"
 """Suffix of what was taken out of its place, and is being removed."""
-MB = 1e6
 HEADROOM = 1.05
 """Free space needed, by that of the entry: file systems keep some for themselves."""
 
@@ -191,8 +191,8 @@ def require_space(directory: Path, needed_bytes: int | None) -> None:
     free, needed = shutil.disk_usage(directory.parent).free, HEADROOM * (needed_bytes or 0)
     if needed > free:
         raise StorageFullError(
-            f"no space left for {directory}: building it needs about {needed / MB:,.1f} MB, and "
-            f"{free / MB:,.1f} MB are free; nothing was built. `skymark cache clean` makes room, "
+            f"no space left for {directory}: building it needs about {size_text(needed)}, and "
+            f"{size_text(free)} are free; nothing was built. `skymark cache clean` makes room, "
             "and --cache-root or SKYMARK_CACHE names a larger disk"
         )
 

@@ -21,6 +21,7 @@ from skymark.cache.recipe import recipe_of
 from skymark.leases import Leases
 from skymark.machine.disk import NETWORK, disk_of
 from skymark.model.base import Count, Frozen
+from skymark.model.sizes import size_text
 from skymark.plain_files import read_regular, write_whole
 
 MEASURED = "thresholds.json"
@@ -116,7 +117,6 @@ def _lease_s(trial: Path) -> float:
     return (time.monotonic() - begin) / TRIAL_LEASES
 
 
-GB = 1e9
 SHORT_BUILD_S = 10.0
 """All jobs' own builds together, up to which nobody needs to share."""
 LONG_BUILD_S = 1800.0
@@ -193,10 +193,10 @@ def choose(case: Case, rates: Rates) -> Choice:
 
 def decision_table(case: Case, rates: Rates) -> tuple[Row, ...]:
     """Return the six rows, with the limits of this machine in them."""
-    small = f"up to {_gb(rates.build_bytes_per_s * SHORT_BUILD_S * case.cores)} over all jobs"
-    fits = f"up to {_gb(case.free_bytes * FREE_SHARE / GROWTH)}"
-    large = f"over {_gb(rates.build_bytes_per_s * LONG_BUILD_S)}"
-    huge = f"over {_gb(case.free_bytes * FREE_SHARE / GROWTH)}"
+    small = f"up to {size_text(rates.build_bytes_per_s * SHORT_BUILD_S * case.cores)} over all jobs"
+    fits = f"up to {size_text(case.free_bytes * FREE_SHARE / GROWTH)}"
+    large = f"over {size_text(rates.build_bytes_per_s * LONG_BUILD_S)}"
+    huge = f"over {size_text(case.free_bytes * FREE_SHARE / GROWTH)}"
     make = (
         (Policy.PER_JOB, "once", small, "any", "nothing to agree on; each job builds its own"),
         (Policy.SHARED, "once", fits, "many", "built once, the others wait"),
@@ -220,8 +220,9 @@ def _decide(case: Case, rates: Rates) -> tuple[Policy, str]:
     if cached > room:
         policy = Policy.PARQUET_SHARED if many and case.size_bytes < room else Policy.PARQUET
         return policy, (
-            f"a cache of about {_gb(cached)} does not fit into half of the {_gb(case.free_bytes)} "
-            f"that are free; Parquet is streamed, once {convert_s:,.0f} s have converted it"
+            f"a cache of about {size_text(cached)} does not fit into half of the "
+            f"{size_text(case.free_bytes)} that are free; Parquet is streamed, once "
+            f"{convert_s:,.0f} s have converted it"
         )
     if not many:
         return Policy.PER_JOB, "one job has nobody to share with"
@@ -230,16 +231,12 @@ def _decide(case: Case, rates: Rates) -> tuple[Policy, str]:
         return policy, f"it is used again and again: the {one_s:,.1f} s of a build are spent once"
     if all_s <= SHORT_BUILD_S and cached * case.jobs <= room:
         return Policy.PER_JOB, (
-            f"all {case.jobs} builds take {all_s:,.1f} s together and {_gb(cached * case.jobs)}: "
-            "sharing saves less than it costs to think about"
+            f"all {case.jobs} builds take {all_s:,.1f} s together and "
+            f"{size_text(cached * case.jobs)}: sharing saves less than it costs to think about"
         )
     price = f"; the barrier costs each job about {2 * rates.lease_s:.2g} s"
     where = f" on {case.filesystem}, whose locks are not needed" if case.network else ""
     return Policy.SHARED, (
-        f"{case.jobs} builds take {all_s:,.1f} s and {_gb(cached * case.jobs)}, one takes "
-        f"{one_s:,.1f} s and {_gb(cached)}{where}{price}"
+        f"{case.jobs} builds take {all_s:,.1f} s and {size_text(cached * case.jobs)}, one takes "
+        f"{one_s:,.1f} s and {size_text(cached)}{where}{price}"
     )
-
-
-def _gb(value: float) -> str:
-    return f"{value / GB:,.3g} GB"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.request import urlopen
 
-from skymark.cache.building import MB, build_entry
+from skymark.cache.building import build_entry
 from skymark.cache.hub import reached
 from skymark.cache.location import Policy
 from skymark.cache.manifest import CONTENT
@@ -36,6 +36,7 @@ from skymark.cache.sources import (
     require_unchanged,
 )
 from skymark.model.errors import CacheError, DataError, UsageError
+from skymark.model.sizes import size_text
 from skymark.parquet_pages import largest_dictionary
 from skymark.plain_files import LARGEST_FILE_BYTES
 
@@ -187,8 +188,8 @@ def _brought(source: Source, folder: Path) -> Source:
     size_bytes = copy.stat().st_size
     if source.size_bytes not in {None, size_bytes}:
         raise CacheError(
-            f"{size_bytes / MB:,.1f} MB of {source.address} came, of "
-            f"{(source.size_bytes or 0) / MB:,.1f}; run again"
+            f"{size_text(size_bytes)} of {source.address} came, of "
+            f"{size_text(source.size_bytes or 0)}; run again"
         )
     return source.model_copy(update={"address": str(copy)})
 

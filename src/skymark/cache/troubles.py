@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from skymark.cache.building import MB
 from skymark.cache.location import owner_of
 from skymark.cache.manifest import (
     LOCK,
@@ -23,6 +22,7 @@ from skymark.cache.sources import WRONG, changes
 from skymark.model.base import Frozen
 from skymark.model.data import NamedData
 from skymark.model.errors import DataError
+from skymark.model.sizes import size_text
 from skymark.plain_files import entries_below, read_regular
 
 LEAST_FREE_BYTES = 100_000_000
@@ -118,7 +118,7 @@ def _of_sources(
 def _of_disk(directory: Path) -> Iterator[Trouble]:
     usage, inodes = shutil.disk_usage(directory), os.statvfs(directory)
     if usage.free < LEAST_FREE_BYTES:
-        cause = f"{usage.free / MB:,.1f} MB of {usage.total / MB:,.0f} MB are free"
+        cause = f"{size_text(usage.free)} of {size_text(usage.total)} are free"
     elif inodes.f_files and not inodes.f_favail:
         cause = "the file system has no inode left: too many small files"
     else:

@@ -22,6 +22,7 @@ from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, g
 from skymark.machine.noise import ROUND_S, noise_warnings, observe
 from skymark.machine.nvidia import nvidia_driver, visible_units
 from skymark.model.gpu import NvidiaDriver
+from skymark.model.sizes import size_text
 from skymark.report.machine_words import detection_rows, driver_rows, noise_rows
 from skymark.statistics.power import detections
 from skymark.suite.registry import suites
@@ -29,8 +30,6 @@ from skymark.suite.registry import suites
 if TYPE_CHECKING:
     from skymark.cloud.checkup import Checkup, Provider
     from skymark.cloud.sky.clusters import LiveMachine
-
-UNIT = 1 << 30
 
 
 def doctor(
@@ -192,7 +191,7 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
         ("", ""),
         [
             ("processor", f"{hardware.cpu_model or 'unknown'}, {hardware.logical_cores} cores"),
-            ("memory", f"{(hardware.memory_bytes or 0) / UNIT:.0f} GiB"),
+            ("memory", size_text(hardware.memory_bytes or 0)),
             ("disk of the cache", f"{cache} ({hardware.disk_kind or 'unknown kind'})"),
             (
                 "accelerators",

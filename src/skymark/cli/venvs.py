@@ -20,6 +20,7 @@ from skymark.machine.facts import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.machine import Platform
 from skymark.model.plan import Selection
+from skymark.model.sizes import size_text
 from skymark.model.venv import VenvSpec
 from skymark.report.text import MISSING
 from skymark.suite.registry import suites
@@ -61,7 +62,7 @@ def list_venvs(
         print_rows(
             ("name", "for", "size", "directory"),
             (
-                (one.name, one.target, f"{(one.size_bytes or 0) / 1e6:.0f} MB", str(one.directory))
+                (one.name, one.target, size_text(one.size_bytes or 0), str(one.directory))
                 for one in built
             ),
         )

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from skymark.cache.location import own_cache
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
-from skymark.execute.venv_specs import MB, unpacked_bytes, venvs_of_plan
+from skymark.execute.venv_specs import unpacked_bytes, venvs_of_plan
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.sizes import size_text
 
 if TYPE_CHECKING:
     from sky_rehearsal import BillLine, Change
@@ -131,8 +132,8 @@ def lack_of_room(plan: Plan) -> str | None:
     if needed <= free:
         return None
     return (
-        f"the machines install about {needed / MB:,.0f} MB below {directory}, and "
-        f"{free / MB:,.0f} MB are free: name fewer libraries with --adapters, or a larger disk "
+        f"the machines install about {size_text(needed)} below {directory}, and "
+        f"{size_text(free)} are free: name fewer libraries with --adapters, or a larger disk "
         "with TMPDIR"
     )
 

@@ -14,6 +14,7 @@ from pydantic import Field
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.sizes import size_text
 from skymark.suite.registry import suite_named
 
 ROUNDING = 1e-6
@@ -140,8 +141,8 @@ def _fraction_for(name: str, need: int | None, cards: Cards, fraction: float) ->
     while need > size * cards.bytes_each:
         if size == 1:
             raise UsageError(
-                f"{name} needs {need / 2**30:.1f} GiB, and one {cards.kind} has "
-                f"{cards.bytes_each / 2**30:.0f}; leave it out, or give a smaller --batch-size"
+                f"{name} needs {size_text(need)}, and one {cards.kind} has "
+                f"{size_text(cards.bytes_each)}; leave it out, or give a smaller --batch-size"
             )
         size = min(1.0, 2 * size)
     return size

@@ -21,12 +21,12 @@ from skymark.machine.cgroup import (
     SHARED_MEMORY,
     USUAL_OPEN_FILES,
     limits_of,
-    megabytes,
     oom_kills,
     room_here,
 )
 from skymark.machine.processes import PROC, process_table, tree_of
 from skymark.model.record import Cause
+from skymark.model.sizes import size_text
 
 LOOK_S = 2.0
 """Time between two looks at a worker that has not answered."""
@@ -143,13 +143,13 @@ def _signal_of(pid: int) -> int | None:
 def _out_of_memory(*, killed: bool = True) -> Cause:
     limit = limits_of().memory_limit_bytes
     what = "killed by the kernel for memory" if killed else "no memory could be allocated"
-    bound = "" if limit is None else f": the control group's limit is {megabytes(limit)}"
+    bound = "" if limit is None else f": the control group's limit is {size_text(limit)}"
     return Cause(kind="out-of-memory", message=f"{what}{bound}", action=MORE_MEMORY)
 
 
 def _no_shared_memory() -> Cause:
     size = room_here().shared_memory_bytes
-    bound = "" if size is None else f": it has {megabytes(size)}"
+    bound = "" if size is None else f": it has {size_text(size)}"
     return Cause(
         kind="shared-memory-full",
         message=f"{SHARED_MEMORY} is full{bound}, and workers pass batches through it",

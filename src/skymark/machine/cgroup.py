@@ -9,6 +9,7 @@ from pathlib import Path
 from skymark.model.base import Frozen
 from skymark.model.machine import ProcessLimits
 from skymark.model.record import Cause
+from skymark.model.sizes import size_text
 
 NO_LIMIT_BYTES = 1 << 60
 """Control groups of version 1 write a number near 2**63 for no limit."""
@@ -155,9 +156,9 @@ def shortage(need: Need, room: Room) -> Cause | None:
     if free is not None and need.shared_memory_bytes > free:
         return Cause(
             kind="little-shared-memory",
-            message=f"{SHARED_MEMORY} has {megabytes(free)} free of "
-            f"{megabytes(room.shared_memory_bytes or free)}, and the batches that workers hold "
-            f"ready there take {megabytes(need.shared_memory_bytes)}",
+            message=f"{SHARED_MEMORY} has {size_text(free)} free of "
+            f"{size_text(room.shared_memory_bytes or free)}, and the batches that workers hold "
+            f"ready there take {size_text(need.shared_memory_bytes)}",
             action=MORE_SHARED_MEMORY,
         )
     files = FILES_OF_SKYMARK + need.open_files
@@ -172,8 +173,8 @@ def shortage(need: Need, room: Room) -> Cause | None:
     if limit is not None and need.memory_bytes > limit:
         return Cause(
             kind="little-memory",
-            message=f"the control group may use {megabytes(limit)} of memory, and the batches "
-            f"that workers hold ready take {megabytes(need.memory_bytes)}",
+            message=f"the control group may use {size_text(limit)} of memory, and the batches "
+            f"that workers hold ready take {size_text(need.memory_bytes)}",
             action=MORE_MEMORY,
         )
     return None
@@ -189,11 +190,6 @@ MORE_MEMORY = (
     "give the container or the job more memory, or choose smaller batches, fewer --workers and a "
     "smaller --prefetch"
 )
-
-
-def megabytes(size: int) -> str:
-    """Return a size in MB, such as ``64 MB``."""
-    return f"{size / 1e6:,.0f} MB"
 
 
 def _size_of(directory: Path) -> tuple[int | None, int | None]:

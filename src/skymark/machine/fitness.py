@@ -9,10 +9,10 @@ from skymark.machine.cgroup import (
     MORE_SHARED_MEMORY,
     SHARED_MEMORY,
     Room,
-    megabytes,
 )
 from skymark.model.machine import MachineState
 from skymark.model.record import StabilityWarning
+from skymark.model.sizes import size_text
 
 BUSY_SHARE = 0.10
 """More of all cores' time than this used by others disturbs a measurement."""
@@ -50,7 +50,7 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
         found.append(
             StabilityWarning(
                 kind="little-shared-memory",
-                message=f"{SHARED_MEMORY} has {megabytes(size)}, and worker processes pass batches "
+                message=f"{SHARED_MEMORY} has {size_text(size)}, and worker processes pass batches "
                 "through it",
                 action=MORE_SHARED_MEMORY,
             )
@@ -68,7 +68,7 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
         found.append(
             StabilityWarning(
                 kind="little-memory",
-                message=f"the control group may use {megabytes(limit)} of memory, and a library "
+                message=f"the control group may use {size_text(limit)} of memory, and a library "
                 "with worker processes takes more",
                 action=MORE_MEMORY,
             )
@@ -141,7 +141,7 @@ def _space_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     if load.swap_used_bytes is not None and load.swap_used_bytes > NOTABLE_SWAP_BYTES:
         yield StabilityWarning(
             kind="swap-in-use",
-            message=f"{load.swap_used_bytes / 2**20:,.0f} MiB of memory lie in swap",
+            message=f"{size_text(load.swap_used_bytes)} of memory lie in swap",
             action="free memory, then `sudo swapoff -a && sudo swapon -a`",
         )
     allowed = [
@@ -153,13 +153,13 @@ def _space_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     if free is not None and allowed and free < LEAST_FREE_MEMORY_SHARE * min(allowed):
         yield StabilityWarning(
             kind="low-memory",
-            message=f"only {free / 2**30:.1f} GiB of memory are free: the page cache may not last",
+            message=f"only {size_text(free)} of memory are free: the page cache may not last",
             action="stop other programs, or choose smaller variants",
         )
     if load.disk_free_bytes is not None and load.disk_free_bytes < LEAST_FREE_DISK_BYTES:
         yield StabilityWarning(
             kind="low-disk",
-            message=f"only {load.disk_free_bytes / 2**30:.1f} GiB of disk are free",
+            message=f"only {size_text(load.disk_free_bytes)} of disk are free",
             action="`skymark env clean` removes environments; datasets can be removed by hand",
         )
     if machine.filesystem in {"nfs", "nfs4", "cifs", "9p"}:

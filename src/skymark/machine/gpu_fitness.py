@@ -17,6 +17,7 @@ from skymark.machine.nvidia import (
 from skymark.model.base import Frozen
 from skymark.model.gpu import Gpu, NvidiaDriver
 from skymark.model.record import Round, StabilityWarning
+from skymark.model.sizes import size_text
 
 GIB = 1 << 30
 LEAST_FREE_SHARE = 0.25
@@ -227,7 +228,7 @@ def _memory_faults(gpu: Gpu, fraction: float) -> Iterator[StabilityWarning]:
     is_full = free < LEAST_FREE_SHARE * fraction * gpu.memory_bytes
     yield StabilityWarning(
         kind="gpu-full" if is_full else "gpu-in-use",
-        message=f"{gpu.title}: {used / GIB:.3g} of {gpu.memory_bytes / GIB:.3g} GiB are used by "
+        message=f"{gpu.title}: {size_text(used)} of {size_text(gpu.memory_bytes)} are used by "
         f"{names}",
         action=f"{end}, or choose another GPU with {VISIBLE_VARIABLE}",
     )
@@ -339,8 +340,8 @@ def _link_faults(gpu: Gpu, copies: Sequence[CopyRates]) -> Iterator[StabilityWar
     if rates and max(rates) < LEAST_COPY_SHARE * lane * width:
         yield StabilityWarning(
             kind="gpu-slow-copies",
-            message=f"{gpu.title}: page-locked copies reach {max(rates) / 1e9:.3g} of "
-            f"{lane * width / 1e9:.3g} GB/s that PCIe {newest} x{width} has",
+            message=f"{gpu.title}: page-locked copies reach {size_text(max(rates))}/s of "
+            f"{size_text(lane * width)}/s that PCIe {newest} x{width} has",
             action="measure on the processor next to the GPU (`nvidia-smi topo -m`, then "
             "`numactl --cpunodebind`), stop what else copies, or choose another machine",
         )

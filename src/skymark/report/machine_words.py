@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from skymark.machine.gpu_fitness import GIB, CopyRates
+from skymark.machine.gpu_fitness import CopyRates
 from skymark.machine.noise import Noise
 from skymark.model.gpu import Gpu, NvidiaDriver
-from skymark.report.text import MISSING, duration, share
+from skymark.model.sizes import size_text
+from skymark.report.text import MISSING, duration, share, size
 from skymark.statistics.power import Detection
 
 Row = tuple[str, str]
@@ -36,7 +37,7 @@ def driver_rows(
 
 
 def _rows(gpu: Gpu) -> Iterator[Row]:
-    yield "  memory used", _of(_gib(gpu.memory_used_bytes), _gib(gpu.memory_bytes), "GiB")
+    yield "  memory used", _of_size(gpu.memory_used_bytes, gpu.memory_bytes)
     yield "  clock", _of(_count(gpu.sm_clock_mhz), _count(gpu.sm_clock_max_mhz), "MHz")
     memory_clock = _count(gpu.memory_clock_mhz), _count(gpu.memory_clock_max_mhz)
     yield "  memory's clock", _of(*memory_clock, "MHz")
@@ -50,9 +51,7 @@ def _rows(gpu: Gpu) -> Iterator[Row]:
     errors = gpu.ecc_uncorrected
     told = "" if errors is None or not gpu.ecc else f", {errors} uncorrected errors"
     yield "  ECC", f"{_switch(gpu.ecc)}{told}"
-    slices = ", ".join(
-        f"{one.name} ({_gib(one.memory_bytes) or MISSING} GiB)" for one in gpu.slices
-    )
+    slices = ", ".join(f"{one.name} ({size(one.memory_bytes)})" for one in gpu.slices)
     yield "  MIG", f"{_switch(gpu.mig)}{slices and ': '}{slices}"
     yield "  persistence mode", _switch(gpu.persistence)
     now, most = (
@@ -67,16 +66,14 @@ def _processes(gpu: Gpu) -> str:
     if gpu.processes is None:
         return MISSING
     return (
-        ", ".join(
-            f"{one.text} with {_gib(one.memory_bytes) or MISSING} GiB" for one in gpu.processes
-        )
+        ", ".join(f"{one.text} with {size(one.memory_bytes)}" for one in gpu.processes)
         or "none to be seen from here"
     )
 
 
 def _copies(one: CopyRates) -> str:
     kinds = {"page-locked": one.page_locked, "pageable": one.pageable}
-    known = [f"{rate / 1e9:.3g} GB/s {kind}" for kind, rate in kinds.items() if rate is not None]
+    known = [f"{size_text(rate)}/s {kind}" for kind, rate in kinds.items() if rate is not None]
     return f"{one.framework}: {', '.join(known)}"
 
 
@@ -91,8 +88,8 @@ def _link(generation: int | None, width: int | None) -> str:
     return f"generation {MISSING if generation is None else generation}, {lanes}"
 
 
-def _gib(size: int | None) -> str | None:
-    return None if size is None else f"{size / GIB:.1f}"
+def _of_size(now: int | None, most: int | None) -> str:
+    return size(now) if now is None or most is None else f"{size(now)} of {size(most)}"
 
 
 def _count(value: int | None) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from skymark.model.metric import Figure, Metric, Shown
+from skymark.model.sizes import size_text
 
 if TYPE_CHECKING:
     from skymark.model.record import Cause, Record, StabilityWarning
@@ -58,13 +59,8 @@ def duration(value_s: float | None) -> str:
 
 
 def size(value_bytes: float | None) -> str:
-    """Return bytes with a binary unit: ``1.23 GiB``."""
-    if value_bytes is None:
-        return MISSING
-    for factor, unit in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if value_bytes >= factor:
-            return f"{significant(value_bytes / factor)} {unit}"
-    return f"{value_bytes:.0f} B"
+    """Return a size in words, or the mark of a missing value."""
+    return MISSING if value_bytes is None else size_text(value_bytes)
 
 
 def share(value: float | None) -> str:

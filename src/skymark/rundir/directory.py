@@ -16,6 +16,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
 from skymark.model.record import Cell, Record, RoundResult
 from skymark.model.schema import sealed, unsealed
+from skymark.model.sizes import size_text
 from skymark.plain_files import (
     LARGEST_FILE_BYTES,
     PART,
@@ -39,7 +40,7 @@ WRITES = 10
 its parts; a resumed run measures again what is not whole after them."""
 
 NOT_REGULAR = "is no regular file"
-TOO_LARGE = f"is larger than {LARGEST_FILE_BYTES >> 20} MiB"
+TOO_LARGE = f"is larger than {size_text(LARGEST_FILE_BYTES)}"
 
 Changed = Callable[[str, Sequence[str]], None]
 """Is told which files were written or removed: the cell's id, or ``""``, and their paths."""

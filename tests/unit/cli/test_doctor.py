@@ -103,7 +103,7 @@ def test_a_machine_without_a_driver_is_told_so_and_no_more(driver, capsys):
 SHOWN = """
 NVIDIA driver 580.65.06, CUDA 13.0
 GPU 0 NVIDIA H100 80GB HBM3
-memory used 61.0 of 79.6 GiB
+memory used 65.5 GB of 85.5 GB
 clock 1,980 of 1,980 MHz
 memory's clock 2,619 of 2,619 MHz
 power 350 of 350 W

@@ -91,7 +91,7 @@ def test_a_folder_is_sent_where_it_is_named(here, loader, capsys):
     source = source_for([folder], [Path("data")])
     assert (source.directory / "data" / "one.txt").is_file()
     Terminal().sends(source)
-    assert "sends 1 named file, 2 KiB: data/one.txt" in capsys.readouterr().err.replace(".00", "")
+    assert "sends 1 named file, 2.05 kB: data/one.txt" in capsys.readouterr().err
 
 
 def test_what_stays_is_said(here, capsys):

@@ -95,7 +95,7 @@ REFUSED = [
         {},
         OTHERS,
         {},
-        "GPU 0: 61 of 79.6 GiB are used by pid 4242 .*; end it, or choose",
+        "GPU 0: 65.5 GB of 85.5 GB are used by pid 4242 .*; end it, or choose",
     ),
     ("gpu-lost", {}, {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, {}, "a GPU is lost: GPU 0: GPU is"),
     ("mig-empty", {}, {"mig": 1}, {}, "GPU 0 is in MIG mode without a slice"),

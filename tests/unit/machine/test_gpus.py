@@ -84,9 +84,13 @@ SLOW = {0: [CopyRates(framework="torch", page_locked=12.1e9)]}
 FAST = {0: [CopyRates(framework="jax"), CopyRates(framework="torch", page_locked=55.2e9)]}
 FULL = {"memory-used": 61 * GIB, "processes": f"4242:{61 * GIB}"}
 TABLE = [
-    ("gpu-in-use", {"memory-used": 30 * GIB}, "30 of 79.6 GiB are used by processes that are not"),
+    (
+        "gpu-in-use",
+        {"memory-used": 30 * GIB},
+        "32.2 GB of 85.5 GB are used by processes that are not",
+    ),
     ("gpu-in-use", {"processes": f"1:{GIB}", "memory-used": GIB}, "used by pid 1 ("),
-    ("gpu-full", FULL, "GPU 0: 61 of 79.6 GiB are used by pid 4242"),
+    ("gpu-full", FULL, "GPU 0: 65.5 GB of 85.5 GB are used by pid 4242"),
     ("gpu-throttled", {"clock-reasons": 0x4}, "GPU 0 is slowed down now: power limit"),
     ("gpu-throttled", {"clock-reasons": 0x8}, "slowed down now: hardware slowdown"),
     ("gpu-throttled", {"clock-reasons": 0x60}, "temperature, temperature, hardware limit"),
@@ -121,7 +125,7 @@ def test_each_fault_of_a_gpu_has_a_kind_its_figures_and_advice(driver, kind, dif
 def test_copies_that_are_far_below_the_rate_of_the_link_are_a_fault(driver):
     driver.has(H100)
     (fault,) = faults(driver, SLOW)
-    assert (fault.kind, "12.1 of 63 GB/s that PCIe 5 x16 has" in fault.message) == (
+    assert (fault.kind, "12.1 GB/s of 63.0 GB/s that PCIe 5 x16 has" in fault.message) == (
         "gpu-slow-copies",
         True,
     )

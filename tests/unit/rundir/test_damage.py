@@ -195,7 +195,7 @@ def test_a_log_that_is_too_large_costs_neither_the_runs_digests_nor_its_going_on
     run.write_sums()
     assert LOG not in run.files()
     assert run.oversized() == [LOG]
-    assert damages(run.path) == damaged_logs(run.path) == {LOG: "is larger than 256 MiB"}
+    assert damages(run.path) == damaged_logs(run.path) == {LOG: "is larger than 268 MB"}
     (told,) = mend(run.path, run.manifest(), damaged_logs(run.path))
     assert told.endswith(".log.damaged")
     assert damages(run.path) == {}

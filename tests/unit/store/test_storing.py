@@ -198,7 +198,7 @@ def test_a_file_that_is_too_large_is_named_and_all_others_are_stored(store, dire
     with closing(Storing({"a": store}, directory)) as storing:
         storing.changed("A.1", ["samples/A.1.parquet", "logs/A.1.log", "records/A.1.json"])
         (stored,) = storing.finish(60)
-    assert stored.problem == "logs/A.1.log is larger than 256 MiB and was left out"
+    assert stored.problem == "logs/A.1.log is larger than 268 MB and was left out"
     assert stored.files == 5
     assert "logs/A.1.log" not in store.sizes()
     assert "records/A.1.json" in store.sizes()

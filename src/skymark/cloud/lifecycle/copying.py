@@ -17,6 +17,7 @@ from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import running_machines
 from skymark.cloud.sky.ssh import host, take
 from skymark.model.errors import DamagedManifestError, SkymarkError, StoreRefusedError
+from skymark.model.sizes import size_text
 from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
@@ -152,8 +153,8 @@ def _take(run: RentedRun, node: int, place: Path) -> tuple[list[str], list[str]]
         free_bytes = shutil.disk_usage(place).free
         if free_bytes < 2 * size_bytes:  # the parts of a run are put together in another place
             raise CloudError(
-                f"{2 * size_bytes >> 20} MiB are needed below {place}, which has "
-                f"{free_bytes >> 20} MiB"
+                f"{size_text(2 * size_bytes)} are needed below {place}, which has "
+                f"{size_text(free_bytes)}"
             )
         listed = place.with_suffix(".list")
         listed.write_text("\n".join(paths))

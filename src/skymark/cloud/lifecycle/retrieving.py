@@ -24,6 +24,7 @@ from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.stores import stores_that_last
 from skymark.model.errors import SkymarkError, StoreError, UsageError
+from skymark.model.sizes import size_text
 
 GONE = (
     "the machine was gone before its results came home, and they with it, unless they are in a "
@@ -200,7 +201,8 @@ def fault_of(results: Path) -> str | None:
         return f"{there}: {error.strerror or error}"
     if free_bytes < LEAST_FREE_BYTES:
         return (
-            f"{there} has {free_bytes >> 20} MiB left, and {LEAST_FREE_BYTES >> 20} MiB are needed"
+            f"{there} has {size_text(free_bytes)} left, and {size_text(LEAST_FREE_BYTES)} are "
+            "needed"
         )
     return None
 

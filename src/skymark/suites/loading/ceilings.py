@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s, usable_cores
 from skymark.model.record import Record
+from skymark.model.sizes import size_text
 from skymark.suite.contract import Ceiling
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.storage import Storage
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 WORKED_S = 1.0
 """How long one core works on elements, for each ceiling of the processor."""
-MB = 1e6
 
 
 def ceilings(record: Record, cache: Path) -> Sequence[Ceiling]:
@@ -104,7 +104,7 @@ def _of_disk(storage: Storage, elements: int, record: Record) -> Iterator[Ceilin
     yield Ceiling(
         name="disk",
         rate=rate * elements / stored,
-        basis=f"{rate / MB:,.0f} MB/s, {stored / elements / 1e3:,.1f} kB stored per element{where}",
+        basis=f"{size_text(rate)}/s, {size_text(stored / elements)} stored per element{where}",
         binds=cold,
     )
 
@@ -118,6 +118,6 @@ def _of_memory(record: Record) -> Iterator[Ceiling]:
     yield Ceiling(
         name="memory",
         rate=rate / each,
-        basis=f"{rate / MB:,.0f} MB/s by one thread, {each / 1e3:,.1f} kB delivered per element, "
+        basis=f"{size_text(rate)}/s by one thread, {size_text(each)} delivered per element, "
         "copied once",
     )

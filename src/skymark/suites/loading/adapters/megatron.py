@@ -224,7 +224,7 @@ class Megatron(InDataLoader):
         {
             **BY_SAMPLER,
             "eager": "sequences are views of memory-mapped files, read as they are needed",
-            "source:http": "from object stores it reads 256 MiB at a time, which suits data that "
+            "source:http": "from object stores it reads 268 MB at a time, which suits data that "
             "is shuffled beforehand",
         }
     )

@@ -114,7 +114,7 @@ class JsonFiles(PlainFiles):
         with opened_text(path) as file:
             text = file.read(LARGEST_JSON_BYTES + 1)
         if len(text) > LARGEST_JSON_BYTES:
-            raise DataError(f"{path} is one JSON array of over 1 GiB; write an object per line")
+            raise DataError(f"{path} is one JSON array of over 1.07 GB; write an object per line")
         try:
             rows = json.loads(text)
         except (ValueError, RecursionError) as error:

@@ -1,0 +1,15 @@
+"""Sizes in words, in one unit everywhere: decimal, as disks, networks and packages count."""
+
+from __future__ import annotations
+
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size with three significant digits: ``1.23 GB``."""
+    for factor, unit in UNITS:
+        if size_bytes >= factor:
+            value = size_bytes / factor
+            decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+            return f"{value:.{decimals}f} {unit}"
+    return f"{size_bytes:.0f} B"
