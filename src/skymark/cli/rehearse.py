@@ -103,8 +103,10 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tupl
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given: dict[str, Any] = bound.arguments
+    # The options of `launch` come in groups, such as those of the machine and its limits.
+    groups = [group for group in given.values() if dataclasses.is_dataclass(group)]
     for name, reason in REFUSED.items():
-        if given.get(name):
+        if any(getattr(group, name, None) for group in groups):
             raise UsageError(f"--{name} cannot be rehearsed: {reason}; leave it out")
     if load_profile(profile).platform == "tpu":
         raise UsageError(
