@@ -15,14 +15,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from cyclopts import CycloptsError
 
 from skymark.cli.caller import INTERRUPTED, USAGE_ERROR, end_when_told, say, use_any_output
-from skymark.cli.main import add_suites, app, main, tell_usage
-from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
+from skymark.cli.main import add_suites, app, tell_usage
+from skymark.cli.options import PlanOptions
+from skymark.cli.run import RunOptions, measure, wanted_plan
 from skymark.execute.accelerator import require_accelerator
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.machine import Platform
@@ -139,8 +141,8 @@ def part_of_node(passed_on: Sequence[str]) -> tuple[str, ...]:
     return ("--shard", f"{os.environ['SKYPILOT_NODE_RANK']}/{nodes}")
 
 
-def plan_of(passed_on: Sequence[str], command: Sequence[str] = ("run",)) -> Plan:
-    """Return the plan that options of ``skymark run`` ask for, or its plan file.
+def parsed(passed_on: Sequence[str], command: Sequence[str] = ("run",)) -> tuple[Plan, RunOptions]:
+    """Return the plan and the other options that words of ``skymark run`` ask for.
 
     Raises:
         CycloptsError: an option is wrong.
@@ -149,8 +151,13 @@ def plan_of(passed_on: Sequence[str], command: Sequence[str] = ("run",)) -> Plan
     words = [*command, *passed_on]
     add_suites(words)
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
+    bound.apply_defaults()
     given = bound.arguments
-    return wanted_plan(given.get("options", DEFAULT_OPTIONS), given.get("plan"))
+    options: PlanOptions = given["options"]
+    how: RunOptions = given["how"]
+    # A suite's own `run` takes no file.
+    plan = wanted_plan(options, given["plan"]) if "plan" in given else options.plan()
+    return plan, how
 
 
 def directory_of(request: Request, plan: Plan) -> Path:
@@ -169,7 +176,7 @@ def run(request: Request) -> int:
         CycloptsError: an option is wrong.
         SkymarkError: the plan cannot be made, or the accelerator is not there.
     """
-    plan = plan_of(request.passed_on, request.command)
+    plan, how = parsed(request.passed_on, request.command)
     platform = request.platform or plan.platform
     if plan.platform not in {"cpu", platform}:
         raise UsageError(
@@ -183,11 +190,9 @@ def run(request: Request) -> int:
         require_accelerator(platform, lambda text: say(text, PROGRAM), own=request.own_venvs)
     output = directory_of(request, plan)
     link_as_newest(output)
-    venvs = "own" if request.own_venvs else "current"
-    options = ["--output", os.fspath(output), "--env", venvs]
-    # Without a run to go on with, --resume begins one.
-    resume = [] if "--resume" in request.passed_on else ["--resume"]
-    return main([*request.command, *request.passed_on, *options, *resume])
+    env: Literal["own", "current"] = "own" if request.own_venvs else "current"
+    # Without a run to go on with, resuming begins one.
+    return measure(plan, replace(how, output=output, env=env, resume=True))
 
 
 def entry_point(arguments: Sequence[str] | None = None) -> int:

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from benchmarks.runners import full_runner
 from skymark.cli.caller import use_any_output
-from skymark.cli.suite_commands import helps
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.suite.registry import suites_with_commands
 
 
 def read(arguments: Sequence[str] | None = None) -> full_runner.Request:
@@ -48,7 +48,7 @@ def suite_of(name: str | None) -> str:
     Raises:
         UsageError: there is none of the name, or several without one.
     """
-    names = tuple(helps())
+    names = tuple(one.name for one in suites_with_commands())
     if name is None:
         if len(names) != 1:
             raise UsageError(f"--suite must say which: {', '.join(names) or 'none is installed'}")

@@ -53,7 +53,8 @@ ARGUMENTS = [
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
     """A finished run of so many cells."""
-    plan = PlanOptions(**OPTIONS).plan()
+    work = {name: value for name, value in OPTIONS.items() if name != "axis"}
+    plan = PlanOptions(**work, own={"axis": OPTIONS["axis"]}).plan()
     cells = [planned.cell for planned in plan.cells]
     rounds = rounds_of(20_000, name="many")
     samples = samples_file(rounds, DECLARATION.sample_columns)

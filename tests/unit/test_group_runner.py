@@ -13,7 +13,7 @@ MODEL = ("--model", "ViT-B-32", "--pretrained", "laion2b_s34b_b79k", "--output",
 def test_a_group_is_one_model_with_all_its_data_sets():
     request = group_runner.read([*MODEL, "--datasets", "wds/mnist", "retrieval"])
     assert request.command == ("clip", "run")
-    plan = full_runner.plan_of(request.passed_on, request.command)
+    plan = full_runner.parsed(request.passed_on, request.command)[0]
     assert {one.group for one in plan.cells} == {"ViT-B-32:laion2b_s34b_b79k"}
     assert len(plan.cells) == 4
 

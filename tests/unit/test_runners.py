@@ -90,7 +90,7 @@ def test_a_python_without_skymark_hands_over_to_that_of_the_set_up(tmp_path):
 def test_one_plan_always_gets_the_same_directory_and_another_plan_another():
     def directory(*options):
         request = full_runner.read(["--platform", "cpu", "--results", "there", *options])
-        plan = full_runner.plan_of(request.passed_on)
+        plan = full_runner.parsed(request.passed_on)[0]
         return full_runner.directory_of(request, plan)
 
     first = directory(*ONE_CELL)
@@ -102,7 +102,7 @@ def test_one_plan_always_gets_the_same_directory_and_another_plan_another():
 
 def test_an_output_directory_is_taken_as_it_is():
     request = read("--results", "there")
-    plan = full_runner.plan_of(request.passed_on)
+    plan = full_runner.parsed(request.passed_on)[0]
     assert full_runner.directory_of(request, plan) == Path("out")
 
 
@@ -125,7 +125,7 @@ def test_a_directory_of_runs_as_output_gets_the_run_as_a_directory_of_its_own(
     assert newest != run
     assert not (results / "manifest.json").exists()
     elsewhere = full_runner.read(["--output", str(run), *ONE_CELL])
-    assert full_runner.directory_of(elsewhere, full_runner.plan_of(ONE_CELL)) == run
+    assert full_runner.directory_of(elsewhere, full_runner.parsed(ONE_CELL)[0]) == run
 
 
 def test_a_profile_for_gpus_is_refused_on_a_cpu(tmp_path):
@@ -188,6 +188,6 @@ def test_a_request_to_terminate_while_the_accelerator_is_asked_ends_with_130(tmp
 
 
 def test_a_plan_s_file_is_run_as_it_is(tmp_path):
-    made = full_runner.plan_of(ONE_CELL)
+    made = full_runner.parsed(ONE_CELL)[0]
     write_plan(made, tmp_path / "plan.json")
-    assert full_runner.plan_of(("--plan", str(tmp_path / "plan.json"))).hash == made.hash
+    assert full_runner.parsed(("--plan", str(tmp_path / "plan.json")))[0].hash == made.hash

@@ -9,12 +9,12 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import note, print_json
 from skymark.cli.parameters import DIFFERENCE, PAIRS
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
 if TYPE_CHECKING:
     from skymark.execute.revision import Revision
-    from skymark.execute.session import FinishedRun
+    from skymark.report.results import Run
 
 Against = Annotated[
     str | None,
@@ -88,48 +88,35 @@ def revision_asked_for(
     return revision
 
 
-def show_end(  # its parameters are options of a command
-    before: FinishedRun,
-    after: FinishedRun,
-    practical: float | None,
-    *,
-    json: bool,
-    gate: bool,
-) -> int:
+def show_pair(before: Run, after: Run, practical: float | None, *, json: bool, gate: bool) -> int:
     """Print the comparison of two sides, write their pages, and return the exit status.
 
     Args:
         before: the baseline.
         after: the candidate.
         practical: smallest relative difference that counts; None for the usual one.
-        json: whether the comparison is printed as JSON.
-        gate: whether a slower cell raises an error.
+        json: print the comparison as JSON.
+        gate: raise an error if a cell is slower.
 
     Raises:
         GateError: a cell is shown to be slower, and a gate is wanted.
     """
-    from skymark.cli.results import write_page
+    from skymark.cli.results import note_page
     from skymark.cli.stores import say_what_was_stored
     from skymark.cli.tables import stdout_console
     from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
     from skymark.report.comparison_tables import print_comparison
-    from skymark.rundir.reader import open_run
 
-    runs = [open_run(one.path, known=one.records) for one in (before, after)]
-    found = compare_runs(*runs, practical=practical)
+    comparison = compare_runs(before, after, practical=practical)
     if json:
-        print_json(found.model_dump_json(indent=1))
+        print_json(comparison.model_dump_json(indent=1))
     else:
-        print_comparison(found, stdout_console())
+        print_comparison(comparison, stdout_console())
     are_written = True
-    for run, one in zip(runs, (before, after), strict=True):
-        try:
-            page = write_page(run)
-        except SkymarkError as error:  # the results are safe all the same
-            page, are_written = str(error), False
-        note(f"results in {run.directory}; {page}")
-        say_what_was_stored(one.stored, run.directory)
+    for side in (before, after):
+        are_written &= note_page(side)
+        say_what_was_stored(side.stored, side.directory)
     if gate:
-        check(found, counts_lost=False)  # a lost cell is status 1
+        check(comparison, counts_lost=False)  # a lost cell is status 1
     return 0 if after.all_well and are_written else 1

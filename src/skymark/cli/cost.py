@@ -23,8 +23,7 @@ from skymark.cli.rented_options import (
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
-from skymark.references import extensions
-from skymark.suite.commands import GROUP
+from skymark.suite.registry import suites_with_commands
 
 if TYPE_CHECKING:
     from skymark.cloud.cost.quote import Offer, Quote
@@ -105,7 +104,8 @@ def cost(
 
 def how_to_share(plan: Plan, profile: str) -> str:
     """Return the commands whose workers use all GPUs of a machine."""
-    suite = f"{plan.suite} " if plan.suite in {one.name for one in extensions(GROUP)} else ""
+    own_words = {one.name for one in suites_with_commands()}
+    suite = f"{plan.suite} " if plan.suite in own_words else ""
     return (
         f"`skymark launch {profile} --idle -c NAME` and `skymark {suite}submit --cluster NAME`, "
         "whose workers use all GPUs"

@@ -38,7 +38,7 @@ def points(options: Options, grid: Sequence[str]) -> dict[str, Options]:
         UsageError: a name or value is wrong, or there twice.
     """
     given = {read_pair(text)[0] for text in options.set}
-    given |= {name for name in OPTIONS_OF_SETTINGS if getattr(options, name) is not None}
+    given |= set(OPTIONS_OF_SETTINGS) & options.own.keys()
     axes = _axes(grid, given)
     found: dict[str, Options] = {}
     for values in itertools.product(*axes.values()):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import gc
-import re
 import sys
 from difflib import get_close_matches
-from inspect import cleandoc
+from importlib.metadata import EntryPoint
+from importlib.util import find_spec
 from pathlib import Path
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
@@ -23,56 +24,131 @@ from skymark.cli.caller import (
 )
 from skymark.cli.sky_words import hand_over, in_own_words, taken_words
 from skymark.model.errors import SkymarkError
+from skymark.suite.registry import suites_with_commands
 
 LIKELY = 0.75
 """Likeness from which on an option is taken for a mistyped one."""
 RENTED = "Measure on rented machines"
 COMMANDS = {
     "Measure on this machine": {
-        "run": "run:run",
-        "plan": "run:plan",
-        "tune": "tune:tune",
-        "list": "listing:listing",
-        "env": "venvs:env",
-        "cache": "cache:cache",
-        "doctor": "doctor:doctor",
+        "run": (
+            "run:run",
+            "Measure scenarios × adapters on this machine.",
+        ),
+        "plan": (
+            "run:plan",
+            "Show what `run` would measure, and about how long it would take.",
+        ),
+        "tune": (
+            "tune:tune",
+            "Find the library and the settings that keep an accelerator fed at the least CPU.",
+        ),
+        "list": (
+            "listing:listing",
+            "List scenarios, adapters, profiles or suites.",
+        ),
+        "env": (
+            "venvs:env",
+            "List, build or remove the adapters' venvs.",
+        ),
+        "cache": (
+            "cache:cache",
+            "Keep the caches of many jobs apart, or build one for all; list, verify and clean.",
+        ),
+        "doctor": (
+            "doctor:doctor",
+            "Tell what would disturb a measurement on this machine, and what to do about it.",
+        ),
     },
     "Use results": {
-        "report": "results:report",
-        "compare": "results:compare",
-        "history": "results:history",
-        "site": "results:site",
-        "export": "results:export",
-        "fetch": "stores:fetch",
+        "report": (
+            "results:report",
+            "Show a run as a table and write its report.html anew.",
+        ),
+        "compare": (
+            "results:compare",
+            "Compare two runs, cell by cell.",
+        ),
+        "history": (
+            "results:history",
+            "Show where the level of each cell changed over runs, in a step or by and by.",
+        ),
+        "site": (
+            "results:site",
+            "Write pages of many runs that need neither a server nor a network.",
+        ),
+        "export": (
+            "results:export",
+            "Write a run's figures as CSV, Parquet or another format, or the run into a store.",
+        ),
+        "fetch": (
+            "stores:fetch",
+            "Bring a run from a store into a directory that `report` and `compare` read.",
+        ),
+        "schema": ("schema:schema", "Print the JSON Schema of a file or a request."),
     },
     RENTED: {
-        "cost": "cost:cost",
-        "launch": "launch:launch",
-        "exec": "execute:execute",
-        "submit": "submit:submit",
-        "status": "machines:status",
-        "queue": "machines:queue",
-        "logs": "machines:logs",
-        "cancel": "machines:cancel",
-        "collect": "machines:collect",
-        "ssh": "machines:ssh",
-        "rsync": "machines:rsync",
-        "down": "machines:down",
-        "rehearse": "rehearse:rehearse",
+        "cost": (
+            "cost:cost",
+            "Estimate what a profile would cost on a rented machine, before anything is rented.",
+        ),
+        "launch": (
+            "launch:launch",
+            "Run a profile on a rented machine: price first, results home, machine gone.",
+        ),
+        "exec": (
+            "execute:execute",
+            "Run other scenarios, a YAML or a command on a machine that is there, without set-up.",
+        ),
+        "submit": (
+            "submit:submit",
+            "Submit a plan to a machine that is there, or to several that are hired for it.",
+        ),
+        "status": (
+            "machines:status",
+            "List the machines that are running, and what they cost; asks their providers.",
+        ),
+        "queue": (
+            "machines:queue",
+            "List a machine's jobs, the newest first.",
+        ),
+        "logs": (
+            "machines:logs",
+            "Show a job's output from its beginning, until it ends.",
+        ),
+        "cancel": (
+            "machines:cancel",
+            "Take jobs out of a machine's queue, or end them; the machine stays.",
+        ),
+        "collect": (
+            "machines:collect",
+            "Bring the results of a run home from a machine that was left running or kept.",
+        ),
+        "ssh": (
+            "machines:ssh",
+            "Open a shell on a machine, or run a command there: skymark ssh NAME -- nvidia-smi.",
+        ),
+        "rsync": (
+            "machines:rsync",
+            "Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.",
+        ),
+        "down": (
+            "machines:down",
+            "End machines, and return when their provider's own list has none of them left.",
+        ),
+        "rehearse": (
+            "rehearse:rehearse",
+            "Do all that `launch` does on a machine simulated here, for nothing.",
+        ),
     },
     "Measure by other schedulers": {
-        "render": "render:render",
+        "render": (
+            "render:render",
+            "Write job files for Slurm, JobSet, AIchor or SkyPilot.",
+        ),
     },
 }
-"""Module and function by command, in the groups and the order of help."""
-
-
-def help_of(module: str, function: str) -> str:
-    """Return the help that stands beside a command's function, without importing its module."""
-    source = Path(__file__).with_name(f"{module}.py").read_text("utf-8")
-    found = re.search(rf'^(?:def )?{function}\b.*?"""(.*?)"""', source, re.DOTALL | re.MULTILINE)
-    assert found is not None, f"{module}.{function} has no docstring"
-    return cleandoc(found[1])
+"""Module and function by command with the line of help, in the groups and the order of help."""
 
 
 def shown_default(value: object) -> str | None:
@@ -90,13 +166,9 @@ app = App(
 )
 for title, commands in COMMANDS.items():
     group = Group.create_ordered(title)
-    for place, (name, reference) in enumerate(commands.items()):
+    for place, (name, (reference, summary)) in enumerate(commands.items()):
         app.command(
-            f"skymark.cli.{reference}",
-            name=name,
-            help=help_of(*reference.split(":")),
-            group=group,
-            sort_key=place,
+            f"skymark.cli.{reference}", name=name, help=summary, group=group, sort_key=place
         )
 OWN_WORDS = Group.create_ordered("Measure in a suite's own words")
 
@@ -105,12 +177,29 @@ def add_suites(arguments: list[str], app: App = app) -> None:
     """Add the commands of suites, where no other command is named: to look for them takes time."""
     if arguments and any(arguments[0] in commands for commands in COMMANDS.values()):
         return
-    from skymark.cli.suite_commands import helps
+    for entry in suites_with_commands():
+        if entry.name not in app:
+            app.command(entry.value, name=entry.name, help=first_line(entry), group=OWN_WORDS)
 
-    for name, help in helps().items():
-        if name not in app:
-            reference = f"skymark.cli.suite_commands:{name}"
-            app.command(reference, name=name, help=help, group=OWN_WORDS)
+
+def first_line(entry: EntryPoint) -> str:
+    """Return the first line of a module's docstring, without importing the module."""
+    spec = find_spec(entry.module)
+    if spec is None or spec.origin is None:
+        return ""
+    documentation = ast.get_docstring(ast.parse(Path(spec.origin).read_text("utf-8")))
+    return (documentation or "").partition("\n")[0]
+
+
+def show_whole_help(name: str) -> None:
+    """Let a command's own help be its function's docstring, in place of the line in the overview.
+
+    The overview imports no command.
+    """
+    if any(name in commands for commands in COMMANDS.values()):
+        command = app[name]
+        if command.default_command is not None:
+            command.help = None
 
 
 app["--help"].help = "Show this message, or a command's: skymark run --help."
@@ -127,6 +216,8 @@ def main(arguments: list[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     add_suites(words)
+    if words:
+        show_whole_help(words[0])
     if all(word.startswith("-") for word in words):
         # The overview has one line per command; what reads Markdown takes a sixth of its time.
         app.help_format = "plaintext"

@@ -1,22 +1,22 @@
-"""The options of `run`, `plan` and the commands for rented machines, and the plan they ask for."""
+"""The options that say which work, and the request that they make."""
 
 # Annotations are objects here, and no texts: a subclass elsewhere reads them among its own names.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, make_dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
-from pydantic import JsonValue
 
+import skymark
 from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
-from skymark.cli.suite_options import DeclaredOption, declared_options, field_of
-from skymark.execute.planner import load_profile, make_plan
+from skymark.execute.planner import load_profile
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
-from skymark.model.option import read_pair
-from skymark.model.plan import Plan, Profile, Selection
-from skymark.model.record import Setting
+from skymark.model.option import Option, read_pair
+from skymark.model.plan import Plan
+from skymark.model.requests import DEFAULT_PROFILE, Work
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suites
 
@@ -25,12 +25,102 @@ OPTIONS_OF_COMMANDS = (
     *("shard", "split", "rank", "explain", "total_cpus", "total_memory", "measured"),
     *("cache_policy", "cache_root", "against", "gate", "practical"),
 )
-"""Options of `run` and `plan` besides those of a plan: no suite can have one of these names."""
+"""Options of `run` and `plan` besides those of the work: no suite can have one of these names."""
+OPTIONS_OF_ALL = (
+    *("profile", "scenarios", "adapters", "effort", "rounds", "time", "goal", "timeout", "set"),
+)
+"""Options of the work that every suite has."""
+TYPES = {"text": str, "file": str, "integer": int, "number": float, "flag": bool}
+GROUPS = {"what": WHAT, "how": HOW}
 
 
+@dataclass(frozen=True)
+class DeclaredOption:
+    """An option of suites, with the names of the suites that have it."""
+
+    option: Option
+    suites: tuple[str, ...]
+
+    @property
+    def annotation(self) -> Any:
+        """The option's type, with its help, for cyclopts."""
+        option = self.option
+        default = "" if option.default is None else f" [default: {option.default}]"
+        shown = Parameter(group=GROUPS[option.group], help=f"{option.help}{default}", negative=())
+        kind: Any = Literal[option.choices] if option.choices else TYPES[option.kind]
+        if option.several:
+            return Annotated[tuple[kind, ...], Several, shown]
+        return Annotated[kind, shown]
+
+
+def declared_options(chosen: Iterable[Suite]) -> dict[str, DeclaredOption]:
+    """Return the options of suites by name; suites share an option of one name.
+
+    Raises:
+        UsageError: two suites mean different kinds of values by one name, or every suite has an
+            option of that name.
+    """
+    declared: dict[str, DeclaredOption] = {}
+    for suite in chosen:
+        for option in suite.options:
+            if option.name in OPTIONS_OF_ALL or option.name in OPTIONS_OF_COMMANDS:
+                raise UsageError(
+                    f"the suite {suite.name!r} declares an option {option.name!r}, which every "
+                    "suite has; rename it in the package that has the suite"
+                )
+            known = declared.get(option.name)
+            merged = option if known is None else _merged(known, suite.name, option)
+            others = () if known is None else known.suites
+            declared[option.name] = DeclaredOption(merged, (*others, suite.name))
+    return declared
+
+
+def _merged(known: DeclaredOption, suite: str, option: Option) -> Option:
+    """Return the option that two suites share: its choices are those of both."""
+    first = known.option
+    same = (first.kind, first.several, first.setting, bool(first.choices))
+    if same != (option.kind, option.several, option.setting, bool(option.choices)):
+        raise UsageError(
+            f"the suites {known.suites[0]!r} and {suite!r} declare different options "
+            f"{option.name!r}; rename one of them in the package that has the suite"
+        )
+    help = first.help
+    if option.help != first.help:
+        before = f"{known.suites[0]}: {help}" if len(known.suites) == 1 else help
+        help = f"{before} {suite}: {option.help}"
+    return Option(
+        name=first.name,
+        kind=first.kind,
+        help=help,
+        group=first.group,
+        choices=tuple(dict.fromkeys((*first.choices, *option.choices))),
+        several=first.several,
+        default=first.default if first.default == option.default else None,
+        setting=first.setting,
+    )
+
+
+def typed_options(declared: Mapping[str, DeclaredOption]) -> Any:
+    """Return suites' options as the type of a dictionary: it has the options that were given."""
+    annotations = {name: one.annotation for name, one in declared.items()}
+    return TypedDict("OptionsOfSuites", annotations, total=False)  # type: ignore[operator]
+
+
+DECLARED = declared_options(suites())
+"""The options of all installed suites by name."""
+OPTIONS_OF_SETTINGS = tuple(name for name, one in DECLARED.items() if one.option.setting)
+"""Settings with an option of their own, besides --set."""
+
+if TYPE_CHECKING:
+    OptionsOfSuites = dict[str, Any]
+else:
+    OptionsOfSuites = typed_options(DECLARED)
+
+
+@Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class SharedOptions:
-    """The options that every suite has."""
+class PlanOptions:
+    """The options of `run` and `plan` that say which work; each suite adds its own."""
 
     profile: Annotated[
         str,
@@ -39,7 +129,7 @@ class SharedOptions:
             help="Where everything comes from that is not given: a name "
             "that `skymark list profiles` shows, or a .toml file.",
         ),
-    ] = "ci_cpu"
+    ] = DEFAULT_PROFILE
     scenarios: Annotated[
         tuple[str, ...],
         Several,
@@ -108,95 +198,76 @@ class SharedOptions:
         ),
     ] = ()
 
-    def plan(self) -> Plan:
-        """Return the plan that these options ask for.
+    own: Annotated[OptionsOfSuites, Parameter(name="*")] = field(default_factory=dict)
+    """The options of suites that were given, by name."""
+
+    def work(self) -> Work:
+        """Return the request that these options make.
 
         Raises:
-            UsageError: a name, setting or file is wrong, or an option is another suite's.
+            UsageError: a setting or a time cannot be read, or an option is another suite's.
         """
-        profile = load_profile(self.profile)
-        given = self._given_of_suite(profile)
-        settings: dict[str, Setting] = dict(read_pair(text) for text in self.set)
-        options: dict[str, JsonValue] = {}
-        for name, value in given.items():
-            if self.declared()[name].option.setting:
+        self._require_suite_of_options()
+        settings = dict(map(read_pair, self.set))
+        options = {}
+        for name, value in self.own.items():
+            if DECLARED[name].option.setting:
                 settings[name] = value
             else:
                 options[name] = list(value) if isinstance(value, tuple) else value
-        selection = Selection(
-            scenarios=self.scenarios, adapters=self.adapters, settings=settings, options=options
-        )
-        return make_plan(
-            profile,
-            selection,
-            self.effort,
-            self.rounds,
-            timeout_s=self.timeout,
+        return Work(
+            profile=self.profile,
+            scenarios=self.scenarios,
+            adapters=self.adapters,
+            settings=settings,
+            options=options,
+            effort=self.effort,
+            rounds=self.rounds,
             time=self.time,
             goal=self.goal,
+            timeout_s=self.timeout,
         )
+
+    def plan(self) -> Plan:
+        """Return the plan of that request."""
+        return skymark.plan(self.work())
 
     def given(self) -> tuple[str, ...]:
         """Return the options that differ from their default, as they are typed."""
-        return tuple(
-            typed(field.name)
-            for field in fields(self)
-            if getattr(self, field.name) != field.default
-        )
+        return tuple(typed(name) for name in self._values())
 
     def words(self) -> tuple[str, ...]:
         """Return these options as a command line gives them, the profile always among them."""
-        found = ["--profile", self.profile]
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name == "profile" or value == field.default or value in {None, ()}:
+        words = ["--profile", self.profile]
+        for name, value in self._values().items():
+            if name == "profile":
                 continue
-            found.append(typed(field.name))
+            words.append(typed(name))
             if value is not True:
-                found += map(str, value if isinstance(value, tuple) else (value,))
-        return tuple(found)
+                words += map(str, value if isinstance(value, tuple) else (value,))
+        return tuple(words)
 
-    @classmethod
-    def declared(cls) -> dict[str, DeclaredOption]:
-        """Return the options of suites by name; `with_options_of` gives them to a subclass."""
-        return {}
+    def _values(self) -> dict[str, Any]:
+        """Return the values by name that differ from their default."""
+        given = {
+            one.name: value
+            for one in fields(self)
+            if one.name != "own" and (value := getattr(self, one.name)) != one.default
+        }
+        return given | self.own
 
-    def _given_of_suite(self, profile: Profile) -> dict[str, Any]:
-        """Return the given values of the options that only some suites have."""
-        given = {name: getattr(self, name) for name in self.declared()}
-        given = {name: value for name, value in given.items() if value not in {None, ()}}
-        for name in given:
-            suites = self.declared()[name].suites
-            if profile.suite not in suites:
+    def _require_suite_of_options(self) -> None:
+        """Refuse an option that only other suites have than the profile's."""
+        if not self.own:
+            return
+        profile = load_profile(self.profile)
+        for name in self.own:
+            if profile.suite not in (having := DECLARED[name].suites):
                 raise UsageError(
-                    f"{typed(name)} is an option of the suite {' and '.join(suites)}, and the "
+                    f"{typed(name)} is an option of the suite {' and '.join(having)}, and the "
                     f"profile {profile.name} is of the suite {profile.suite}; leave it out, or "
                     "give another --profile"
                 )
-        return given
-
-
-def with_options_of(chosen: Sequence[Suite]) -> type[SharedOptions]:
-    """Return the options that every suite has, with those that the chosen suites declare.
-
-    Raises:
-        UsageError: the suites' options do not go together.
-    """
-    taken = [*(field.name for field in fields(SharedOptions)), *OPTIONS_OF_COMMANDS]
-    declared = declared_options(chosen, taken)
-    made = make_dataclass(
-        "PlanOptions",
-        [field_of(one.option) for one in declared.values()],
-        bases=(SharedOptions,),
-        namespace={
-            "__doc__": "The options of `run` and `plan`.",
-            "__module__": __name__,
-            "declared": classmethod(lambda _: declared),
-        },
-        frozen=True,
-        kw_only=True,
-    )
-    return Parameter(name="*")(made)
 
 
 def typed(name: str) -> str:
@@ -204,13 +275,24 @@ def typed(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-if TYPE_CHECKING:
-    PlanOptions = SharedOptions
-else:
-    PlanOptions = with_options_of(suites())
-"""The options of `run` and `plan`, those of all installed suites among them."""
+def with_options(command: Callable[..., int], options: type[PlanOptions]) -> Callable[..., int]:
+    """Return a command of a plan's options as a command of a suite's own.
 
-OPTIONS_OF_SETTINGS = tuple(
-    name for name, one in PlanOptions.declared().items() if one.option.setting
-)
-"""Settings with an option of their own, besides --set."""
+    A plan's file names its suite by itself: `skymark run --plan` takes it.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    default = options()
+    shown = signature.replace(
+        parameters=[
+            one.replace(annotation=options, default=default) if one.name == "options" else one
+            for one in signature.parameters.values()
+            if one.name != "plan"
+        ]
+    )
+
+    def of_suite(*arguments: Any, **named: Any) -> int:
+        return command(*arguments, **{"options": default} | named)
+
+    of_suite.__doc__ = command.__doc__
+    of_suite.__dict__["__signature__"] = shown
+    return of_suite

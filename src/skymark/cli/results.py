@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import DIFFERENCE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
-from skymark.model.errors import DamagedManifestError, StoreError, UsageError
+from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError, UsageError
 from skymark.model.record import Status
 from skymark.references import load_object
 from skymark.rundir.layout import SUMS
@@ -71,10 +71,11 @@ def report(
 
 def show(run: Run, *, json: bool) -> None:
     """Print a run on standard output."""
+    from skymark.report.results import records_json
     from skymark.report.terminal import print_report
 
     if json:
-        print_json("[" + ",\n".join(r.model_dump_json(indent=1) for r in run.records) + "]")
+        print_json(records_json(run))
     else:
         print_report(run, stdout_console())
 
@@ -88,6 +89,16 @@ def write_page(run: Run) -> str:
     path = run.directory / "report.html"
     write_html(run, path)
     return f"report in {path}"
+
+
+def note_page(run: Run) -> bool:
+    """Write a run's page and say where it is; returns whether it could be written."""
+    try:
+        page, written = write_page(run), True
+    except SkymarkError as error:  # the results are safe all the same
+        page, written = str(error), False
+    note(f"results in {run.directory}; {page}")
+    return written
 
 
 def compare(
@@ -173,7 +184,7 @@ def export(
         float, SECONDS, Parameter(help="Seconds to wait for a store that is slow or away.")
     ] = FINISH_S,
 ) -> int:
-    """Write a run's figures as CSV, as Parquet or for another program, or the run into a store.
+    """Write a run's figures as CSV, Parquet or another format, or the run into a store.
 
     What the store has already is compared and not sent again, so this also finishes what a run
     could not store. What is damaged here is not sent, and another plan's run is never replaced.

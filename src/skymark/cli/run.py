@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.against import (
-    Against,
-    Gate,
-    Practical,
-    revision_asked_for,
-    show_end,
-)
+import skymark
+from skymark.api import expected_time, new_directory
+from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
 from skymark.cli.cache_options import (
     POLICY_VARIABLE,
     ROOT_VARIABLE,
@@ -39,33 +33,28 @@ from skymark.cli.parameters import (
     TotalCpus,
     TotalMemory,
 )
-from skymark.cli.tables import Json, expected_time, note_shortages, short_time
+from skymark.cli.results import note_page, show
+from skymark.cli.tables import Json, note_shortages, short_time
+from skymark.execute.duration import require_time
 from skymark.execute.planner import plan_text, read_plan, write_plan
-from skymark.model.errors import SkymarkError, UnknownNameError, UsageError
+from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
-from skymark.model.record import Record, Status
+from skymark.model.record import Status
 from skymark.model.requests import Results
-from skymark.rundir.layout import new_run_id
 from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 
 DEFAULT_OPTIONS = PlanOptions()
 
 
-def run(  # noqa: PLR0913  # its parameters are the options of a command
-    options: PlanOptions = DEFAULT_OPTIONS,
-    *,
-    plan: Annotated[
-        Path | None,
-        Parameter(
-            group=WHAT,
-            help="A file that `skymark plan --output` wrote, in place of all other options that "
-            "say what and how to measure.",
-        ),
-    ] = None,
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of `run` that say where, by whom, and beside which revision."""
+
     output: Annotated[
         Path | None,
         Parameter(group=WHERE, help="The run's directory. [default: results/TIME-PROFILE-CHANCE]"),
-    ] = None,
+    ] = None
     resume: Annotated[
         bool,
         Parameter(
@@ -73,7 +62,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             help="Continue the run in --output, with the options it was made with; finished cells "
             "are kept, and venvs that could not be made are tried again.",
         ),
-    ] = False,
+    ] = False
     retry: Annotated[
         tuple[str, ...],
         Several,
@@ -81,7 +70,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             group=WHERE,
             help="With --resume: run cells of these statuses again, such as failed,timeout.",
         ),
-    ] = (),
+    ] = ()
     store: Annotated[
         tuple[str, ...],
         Several,
@@ -91,7 +80,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             "file:///DIRECTORY. Weights & Biases is used whenever WANDB_API_KEY is set. With "
             "--resume, a run is continued from there.",
         ),
-    ] = (),
+    ] = ()
     store_wait: Annotated[
         float,
         SECONDS,
@@ -101,7 +90,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             show_env_var=False,
             help="Seconds that the end of the run waits for stores that are slow or away.",
         ),
-    ] = FINISH_S,
+    ] = FINISH_S
     shard: Annotated[
         str | None,
         Parameter(
@@ -109,8 +98,8 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             help="INDEX/COUNT, such as 0/2: run only this part of the plan, because other machines "
             "run the rest. Cells that belong together stay on one machine.",
         ),
-    ] = None,
-    split: Split = None,
+    ] = None
+    split: Split = None
     rank: Annotated[
         str | None,
         Parameter(
@@ -118,7 +107,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             help="INDEX/COUNT: which worker of --split this is, in place of what the variables of "
             "SkyPilot, Slurm, Kubernetes, AIchor, TPU slices or torchrun tell.",
         ),
-    ] = None,
+    ] = None
     share: Annotated[
         bool,
         Parameter(
@@ -127,7 +116,7 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             "that nobody has, and those of whoever dies. For suites whose cells do not disturb one "
             "another.",
         ),
-    ] = False,
+    ] = False
     group: Annotated[
         tuple[str, ...],
         Several,
@@ -135,18 +124,53 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
             group=SHARING,
             help="With --share: take these groups alone, as `skymark plan --json` has them.",
         ),
-    ] = (),
-    against: Against = None,
-    gate: Gate = False,
-    practical: Practical = None,
+    ] = ()
+    against: Against = None
+    gate: Gate = False
+    practical: Practical = None
     cache_policy: Annotated[
         RunPolicy | None, Parameter(group=WHERE, env_var=POLICY_VARIABLE, show_env_var=False)
-    ] = None,
+    ] = None
     cache_root: Annotated[
         Root, Parameter(group=WHERE, env_var=ROOT_VARIABLE, show_env_var=False)
+    ] = None
+    env: Annotated[Env, Parameter(group=WHERE)] = "own"
+    json: Annotated[Json, Parameter(group=WHERE)] = False
+
+    def require_sense(self) -> None:
+        """Refuse options that contradict one another.
+
+        Raises:
+            UsageError: they do.
+        """
+        if self.retry and not self.resume:
+            raise UsageError("--retry needs --resume, and the --output of the run to continue")
+        if self.share and (self.resume or self.shard is not None or self.split is not None):
+            raise UsageError(
+                "--share goes on with what there is; leave out --resume, --shard and --split"
+            )
+        if self.share and self.output is None:
+            raise UsageError("--share needs --output, the directory that all of them write to")
+        if self.group and not self.share:
+            raise UsageError("--group needs --share")
+        require_policy(self.cache_policy, self.cache_root)
+
+
+DEFAULT_HOW = RunOptions()
+
+
+def run(
+    options: PlanOptions = DEFAULT_OPTIONS,
+    how: RunOptions = DEFAULT_HOW,
+    *,
+    plan: Annotated[
+        Path | None,
+        Parameter(
+            group=WHAT,
+            help="A file that `skymark plan --output` wrote, in place of all other options that "
+            "say what and how to measure.",
+        ),
     ] = None,
-    env: Annotated[Env, Parameter(group=WHERE)] = "own",
-    json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
     """Measure scenarios × adapters on this machine.
 
@@ -158,91 +182,73 @@ def run(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, none was measured, or
     something could not be stored, 2 nothing was started, 3 --gate said no, 130 interrupted.
     """
+    return measure(wanted_plan(options, plan), how)
+
+
+def measure(wanted: Plan, how: RunOptions) -> int:
+    """Measure a plan, show the run, and return the exit status of `run`."""
     from skymark.cli.cache_of_run import caches_of_run
     from skymark.cli.console import ProgressObserver
     from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import say_what_was_stored
-    from skymark.execute.claimed_groups import ClaimedGroups
-    from skymark.execute.duration import require_time
-    from skymark.execute.pairs import Pairs
-    from skymark.execute.session import Strategy
-    from skymark.execute.session import run as carry_out
-    from skymark.execute.sweeps import Sweeps
-    from skymark.store.kinds import wanted_urls
 
-    wanted = wanted_plan(options, plan)
-    statuses = _statuses(retry)
-    part = part_asked_for(wanted, shard, split, rank)
-    if statuses and not resume:
-        raise UsageError("--retry needs --resume, and the --output of the run to continue")
-    if share and (resume or part is not None):
-        raise UsageError(
-            "--share goes on with what there is; leave out --resume, --shard and --split"
-        )
-    if share and output is None:
-        raise UsageError("--share needs --output, the directory that all of them write to")
-    if group and not share:
-        raise UsageError("--group needs --share")
+    retry = _statuses(how.retry)
+    part = part_asked_for(wanted, how.shard, how.split, how.rank)
+    how.require_sense()
+    elsewhere = {"share": how.share, "shard": how.shard, "split": how.split}
     revision = revision_asked_for(
-        against,
-        wanted,
-        {"share": share, "shard": shard, "split": split},
-        gate=gate,
-        practical=practical,
+        how.against, wanted, elsewhere, gate=how.gate, practical=how.practical
     )
-    require_policy(cache_policy, cache_root)
     time = expected_time(wanted, part, in_pairs=revision is not None)
     require_time(wanted, time)
     for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
         note(sentence)
     note_shortages(wanted)
-    path = output or Path("results") / new_run_id(wanted.profile, datetime.now(UTC))
-    strategy: Strategy = Sweeps(part, statuses)
-    if share:
-        strategy = ClaimedGroups(group)
-    elif revision is not None:
-        strategy = Pairs(revision, statuses)
+    path = how.output or new_directory(wanted.profile)
+    results = Results(output=path, stores=how.store, resume=how.resume, store_wait_s=how.store_wait)
     end_when_told()
-    progress_console = PlainConsole(stderr=True)
+    expected_s = time.measuring.expected_s
     try:
-        expected_s = time.measuring.expected_s
         with (
-            caches_of_run(cache_policy, cache_root, wanted, part) as kept,
-            ProgressObserver(progress_console, expected_s) as observer,
+            caches_of_run(how.cache_policy, how.cache_root, wanted, part) as kept,
+            ProgressObserver(PlainConsole(stderr=True), expected_s) as observer,
         ):
-            ended = carry_out(
+            measured = skymark.run(
                 wanted,
-                Results(
-                    output=path,
-                    stores=wanted_urls(store, os.environ),
-                    resume=resume,
-                    store_wait_s=store_wait,
-                ),
-                observer,
-                strategy,
-                own=env == "own",
+                results,
+                observer=observer,
+                retry=retry,
+                part=part,
+                share=how.share,
+                groups=how.group,
+                against=revision,
+                own_venvs=how.env == "own",
                 cache_policy=kept,
             )
     except KeyboardInterrupt:
-        say(_how_to_go_on(path, store, share=share, resume=resume))
+        say(_how_to_go_on(path, how))
         raise
-    if ended.baseline is not None:
-        return show_end(ended.baseline, ended, practical, json=json, gate=gate)
-    if not ended.ended:
-        note(f"others go on with {path}; {len(ended.records)} cells were measured or found here")
-    page_written = not ended.ended or _show(path, ended.records, json=json)
-    say_what_was_stored(ended.stored, path)
-    return 0 if ended.all_well and page_written else 1
+    if measured.baseline is not None:
+        return show_pair(measured.baseline, measured, how.practical, json=how.json, gate=how.gate)
+    page_written = True
+    if measured.ended:
+        show(measured, json=how.json)
+        page_written = note_page(measured)
+    else:
+        count = len(measured.measured or ())
+        note(f"others go on with {path}; {count} cells were measured or found here")
+    say_what_was_stored(measured.stored, path)
+    return 0 if measured.all_well and page_written else 1
 
 
-def _how_to_go_on(path: Path, stores: tuple[str, ...], *, share: bool, resume: bool) -> str:
+def _how_to_go_on(path: Path, how: RunOptions) -> str:
     """Return how an interrupted run is continued.
 
     A command with --resume is continued as it is. Its stores are named in place of the directory,
     which goes with a scheduler's job.
     """
-    again = "" if share or resume else f" and --output {path} --resume"
-    stored = [f"{one.rstrip('/')}/{path.name}" for one in stores if resume]
+    again = "" if how.share or how.resume else f" and --output {path} --resume"
+    stored = [f"{one.rstrip('/')}/{path.name}" for one in how.store if how.resume]
     kept = " and ".join(stored) or path
     return f"interrupted; what was measured is in {kept}. Continue with the same command{again}"
 
@@ -308,9 +314,7 @@ def plan(
     revision = revision_asked_for(against, made, {"split": split})
     if measured:
         made = with_measured_times(made, measured)
-    if output is not None:
-        write_plan(made, output)
-        note(f"plan in {output}; run it: skymark run --plan {output}")
+    write_plan_file(made, output)
     if split is not None:
         print_split(made, split, total_cpus, total_memory, explain=explain, json=json)
     elif json:
@@ -320,19 +324,11 @@ def plan(
     return 0
 
 
-def _show(path: Path, records: Iterable[Record], *, json: bool) -> bool:
-    """Show the run and write its page; returns whether that could be written."""
-    from skymark.cli.results import show, write_page
-    from skymark.rundir.reader import open_run
-
-    opened = open_run(path, known=records)
-    show(opened, json=json)
-    try:
-        page, written = write_page(opened), True
-    except SkymarkError as error:  # the results are safe all the same
-        page, written = str(error), False
-    note(f"results in {path}; {page}")
-    return written
+def write_plan_file(plan: Plan, output: Path | None) -> None:
+    """Write a plan into a file, if one is named, and say how it is run."""
+    if output is not None:
+        write_plan(plan, output)
+        note(f"plan in {output}; run it: skymark run --plan {output}")
 
 
 def _statuses(names: tuple[str, ...]) -> set[Status]:

@@ -7,8 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 from heapq import heapreplace
 
+from skymark.api import LATEST, RESULTS
 from skymark.cli.caller import note, print_json, say
-from skymark.cli.tables import LATEST, RESULTS, print_rows
+from skymark.cli.tables import print_rows
 from skymark.execute.duration import run_time
 from skymark.execute.partition.explain import (
     ResourceRequest,

@@ -1,4 +1,4 @@
-"""`skymark fetch`, and the reporting of stores for other commands."""
+"""`skymark fetch`, and the report of what each store holds for other commands."""
 
 from __future__ import annotations
 

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
+from skymark.api import expected_time
 from skymark.cli.caller import note
 from skymark.cli.console import PlainConsole
-from skymark.execute.duration import RunTime, run_time
-from skymark.execute.partition.shard import Shard
+from skymark.execute.duration import RunTime
 from skymark.model.plan import Plan
 from skymark.model.record import Cause
 from skymark.report.text import duration
-from skymark.rundir.history import read_history
 
 if TYPE_CHECKING:
     from skymark.execute.revision import Revision
 
 # A table cut to the terminal would hide what scripts look for; pipes get wide lines instead.
 PIPED_WIDTH = 160
-
-RESULTS = Path("results")
-LATEST = 10
-"""Runs that are looked into for the time of the same cells: reading all would take seconds."""
 
 Json = Annotated[bool, Parameter(help="Print JSON instead of a table.")]
 
@@ -128,15 +122,3 @@ def short_time(plan: Plan, time: RunTime) -> str | None:
         f"rounds that each cell needs are expected to take "
         f"{duration(time.least_rounds.expected_s)}; some cells may get fewer"
     )
-
-
-def expected_time(plan: Plan, shard: Shard | None = None, *, in_pairs: bool = False) -> RunTime:
-    """Return the time that a plan takes here, as the latest runs in ``results`` tell it.
-
-    Args:
-        plan: the cells.
-        shard: the part of the plan that runs here; None for the whole.
-        in_pairs: whether each round is measured on two sides.
-    """
-    history = read_history(RESULTS, plan, latest=LATEST)
-    return run_time(plan, history, shard, in_pairs=in_pairs)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-# Annotations are objects here, and no texts: they are read among the names of another module.
 import dataclasses
 import json as json_module
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from skymark.api import expected_time
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.grid import points
-from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions, SharedOptions
+from skymark.cli.options import (
+    DECLARED,
+    OPTIONS_OF_SETTINGS,
+    PlanOptions,
+    typed_options,
+)
 from skymark.cli.parameters import COUNT, HOW, MILLISECONDS, PART, WHAT, WHERE, Env, Several
-from skymark.cli.tables import Json, expected_time, print_rows, stdout_console
+from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.planner import load_profile
 from skymark.model.effort import Effort
 from skymark.model.errors import RunDirectoryError, UsageError
@@ -39,34 +44,34 @@ if TYPE_CHECKING:
     from skymark.report.tuning import MeasuredMachine, TuningReport
 
 
-SHARED = ("profile", "scenarios", "adapters", "timeout", "set")
-"""Of the options that every suite has: the others say how often to measure, as a tune does."""
-
-
-def _options_of_tune() -> type:
-    """Return the options of `run` that `tune` has, as a class of their own."""
+def _tunable() -> dict[str, Any]:
+    """Return the options of suites that have something to tune, without those of the tune."""
     tuned = {one.name: one.tuning for one in suites() if one.tuning is not None}
     own = {one.step for one in tuned.values()} | {one.batch for one in tuned.values()}
-    taken = {
-        name
-        for name, one in PlanOptions.declared().items()
+    return {
+        name: one
+        for name, one in DECLARED.items()
         if tuned.keys() & set(one.suites) and name not in own
     }
-    chosen = [one for one in fields(PlanOptions) if one.name in {*SHARED, *taken}]
-    made = make_dataclass(
-        "TuneOptions",
-        [(one.name, one.type, dataclasses.field(default=one.default)) for one in chosen],
-        namespace={"__doc__": "The options of `run` that `tune` has.", "__module__": __name__},
-        frozen=True,
-        kw_only=True,
-    )
-    return Parameter(name="*")(made)
 
 
 if TYPE_CHECKING:
-    TuneOptions = SharedOptions
+    TunableOptions = dict[str, Any]
 else:
-    TuneOptions = _options_of_tune()
+    TunableOptions = typed_options(_tunable())
+Hidden = Annotated[None, Parameter(parse=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(PlanOptions):
+    """The options of `run` that `tune` has: a tune says by itself how often to measure."""
+
+    effort: Hidden = None
+    rounds: Hidden = None
+    time: Hidden = None
+    goal: Hidden = None
+    own: Annotated[TunableOptions, Parameter(name="*")] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,9 +114,8 @@ def request_of(
         if name in given:
             raise UsageError(f"{name} is what {option} sets; leave it out of --set")
     settings = {tuning.step: step_ms, **({} if batch is None else {tuning.batch: batch})}
-    asked = {one.name: getattr(options, one.name) for one in fields(options)}
-    asked["scenarios"] = options.scenarios or (tuning.scenario,)
-    shared = with_settings(PlanOptions(**asked), settings, suite)
+    scenarios = options.scenarios or (tuning.scenario,)
+    shared = with_settings(dataclasses.replace(options, scenarios=scenarios), settings, suite)
     if grid:
         found = [
             (dict(map(read_pair, one.set[len(shared.set) :])), one)
@@ -134,7 +138,7 @@ def with_settings(
     names = {one.name for one in suite.options if one.setting}
     own: dict[str, Any] = {name: value for name, value in settings.items() if name in names}
     others = (f"{name}={value}" for name, value in settings.items() if name not in own)
-    return dataclasses.replace(options, **own, set=(*options.set, *others))
+    return dataclasses.replace(options, own=options.own | own, set=(*options.set, *others))
 
 
 def run_words(request: TuneRequest, cell: Cell, point: Mapping[str, Setting]) -> tuple[str, ...]:
@@ -146,7 +150,7 @@ def run_words(request: TuneRequest, cell: Cell, point: Mapping[str, Setting]) ->
 
 def _given(options: TuneOptions) -> set[str]:
     """Return the names of settings that the command line sets."""
-    own = {name for name in OPTIONS_OF_SETTINGS if getattr(options, name, None) is not None}
+    own = set(OPTIONS_OF_SETTINGS) & options.own.keys()
     return own | {read_pair(text)[0] for text in options.set}
 
 

@@ -51,6 +51,25 @@ class Observer(Protocol):
         """A cell has its record; `rounds_left` planned rounds of it will not be run."""
 
 
+class SilentObserver:
+    """Callbacks that tell nobody."""
+
+    def stage(self, text: str) -> None:
+        """Ignore a step."""
+
+    def planned(self, steps: int) -> None:
+        """Ignore the number of steps."""
+
+    def measuring(self, cell: Cell, round: int) -> None:
+        """Ignore the beginning of a round."""
+
+    def measured(self, cell: Cell, round: int) -> None:
+        """Ignore the end of a round."""
+
+    def ended(self, record: Record, *, rounds_left: int = 0) -> None:
+        """Ignore a record."""
+
+
 @dataclass
 class Measurer:
     """Measures rounds of a run's cells, and writes their records."""

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from skymark.suite.contract import Suite
 
 GROUP = "skymark.suites"
+COMMANDS = "skymark.commands"
+"""Entry points of suites' own commands, each named after its suite. The first line of the module's
+docstring is their help: it is read without importing the module."""
 
 
 @cache
@@ -26,6 +29,11 @@ def _entry_points() -> dict[str, EntryPoint]:
             )
         found[one.name] = one
     return dict(sorted(found.items()))
+
+
+def suites_with_commands() -> tuple[EntryPoint, ...]:
+    """Return the entry points of suites that bring a `cyclopts.App` in their own words."""
+    return extensions(COMMANDS)
 
 
 def suite_names() -> tuple[str, ...]:

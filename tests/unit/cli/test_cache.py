@@ -13,10 +13,10 @@ import pytest
 from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.caller import end_when_told
 from skymark.cli.main import main
-from skymark.cli.options import SharedOptions
+from skymark.cli.options import PlanOptions
 from skymark.machine.variables import worker_variables
 
-PLAN = SharedOptions(scenarios=("TAB-1",), adapters=("numpy",)).plan()
+PLAN = PlanOptions(scenarios=("TAB-1",), adapters=("numpy",)).plan()
 ROWS = "\n".join(json.dumps({"a": n}) for n in range(500))
 
 

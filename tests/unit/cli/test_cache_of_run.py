@@ -66,7 +66,7 @@ def built(root, capfd):
 
 def plan_of(data, scenario="TAB-2"):
     named = {} if data is None else {"data": str(data)}
-    return PlanOptions(scenarios=(scenario,), adapters=("numpy",), **named).plan()
+    return PlanOptions(scenarios=(scenario,), adapters=("numpy",), own=named).plan()
 
 
 def columns_of(plan, directory):

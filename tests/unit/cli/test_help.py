@@ -6,10 +6,10 @@ import pytest
 from cyclopts import App, CycloptsError
 
 from skymark.cli.main import COMMANDS as GROUPS
-from skymark.cli.main import app, help_of, main
+from skymark.cli.main import app, main
 from skymark.references import load_object
 
-FUNCTIONS = {name: where for group in GROUPS.values() for name, where in group.items()}
+FUNCTIONS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 COMMANDS = [
     *([name] for name in FUNCTIONS),
     *(["env", name] for name in ("list", "build", "clean")),
@@ -44,11 +44,17 @@ def test_every_option_says_what_it_does(words):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_help_is_the_text_beside_the_function(name):
-    """It is read from the source, so that help loads no command."""
-    found = load_object(f"skymark.cli.{FUNCTIONS[name]}")
+def test_the_overview_has_the_first_line_of_each_command_s_help(name):
+    """It is written down beside the reference, so that the overview loads no command."""
+    reference, summary = FUNCTIONS[name]
+    found = load_object(f"skymark.cli.{reference}")
     text = found.help if isinstance(found, App) else cleandoc(found.__doc__)
-    assert help_of(*FUNCTIONS[name].split(":")) == text
+    assert summary == text.splitlines()[0]
+
+
+def test_a_command_s_own_help_has_its_whole_docstring(capsys):
+    assert main(["run", "--help"]) == 0
+    assert "Exit status" in capsys.readouterr().out
 
 
 def test_what_is_measured_is_named_by_options_only():

@@ -13,7 +13,7 @@ from typing import Union, get_args, get_origin
 import pytest
 
 from skymark.cli.main import COMMANDS, app, main
-from skymark.cli.options import PlanOptions, typed
+from skymark.cli.options import DECLARED, typed
 
 NEEDED = {
     "run": (),
@@ -88,7 +88,7 @@ def numbers_of(command):
 
 def read_later(command, option):
     """Whether a command reads an option of a suite after other things; `plan` has it too."""
-    declared = {typed(name) for name in PlanOptions.declared()}
+    declared = {typed(name) for name in DECLARED}
     return command in {"run", "tune", "exec", "submit"} and option in declared
 
 
@@ -99,13 +99,13 @@ GROUPS = {
 }
 ALONE = [name for names in COMMANDS.values() for name in names if name not in GROUPS]
 GROUPED = [f"{group} {name}" for group, names in GROUPS.items() for name in names]
-DECLARED = {
+OPTIONS = {
     (command, option): declaration
     for command in (*ALONE, *GROUPED)
     for option, declaration in numbers_of(command).items()
 }
-NUMBERS = list(DECLARED)
-FIRST = {declaration: place for place, declaration in reversed(DECLARED.items())}
+NUMBERS = list(OPTIONS)
+FIRST = {declaration: place for place, declaration in reversed(OPTIONS.items())}
 """The command and the option where every value is tried; other commands have the same declaration,
 and are asked with one value whether they obey it."""
 
@@ -129,7 +129,7 @@ def test_the_options_that_cost_money_are_among_those_that_are_tried():
 def test_a_number_beyond_its_bounds_is_refused_by_the_name_of_its_option(capsys, command, option):
     name = option.removeprefix("--")
     values = {NO_NUMBER}
-    if FIRST[DECLARED[command, option]] == (command, option):
+    if FIRST[OPTIONS[command, option]] == (command, option):
         values = NO_NUMBERS | ({"0"} if option in ZERO else set())
     for value in sorted(values):
         said = refusal(capsys, command, option, value)

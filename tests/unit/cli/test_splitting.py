@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from dataclasses import fields
 
 import pytest
 
 from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
-from skymark.cli.run import plan, run
+from skymark.cli.run import RunOptions, plan, run
 from skymark.cli.splitting import part_asked_for, print_parts, shared_work
 from skymark.cloud.rented_run import split_of_machines
 from skymark.execute.partition.split import read_split
@@ -140,8 +141,9 @@ def test_a_plan_without_cells_has_no_parts():
 
 
 def test_no_suite_can_take_an_option_of_a_command():
+    assert {one.name for one in fields(RunOptions)} <= set(OPTIONS_OF_COMMANDS)
     for command in (run, plan):
-        own = set(inspect.signature(command).parameters) - {"options"}
+        own = set(inspect.signature(command).parameters) - {"options", "how"}
         assert own - set(OPTIONS_OF_COMMANDS) == set()
 
 

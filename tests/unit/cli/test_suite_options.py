@@ -1,13 +1,14 @@
 """Options that suites declare, as the command line has them."""
 
-from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import pytest
-from cyclopts import App
+from cyclopts import App, Parameter
 from cyclopts.exceptions import UnknownOptionError
 
-from skymark.cli.options import with_options_of
-from skymark.cli.suite_options import declared_options
+from skymark.cli import options as options_module
+from skymark.cli.options import PlanOptions, declared_options, typed_options
 from skymark.model.errors import UsageError
 from skymark.model.option import Option
 from skymark.suite.registry import suite_named
@@ -18,35 +19,40 @@ def suite_with(sorting, *options, name="other"):
     return type("Other", (type(sorting),), {"name": name, "options": options})()
 
 
-def parsed(made, *words):
-    """The options of a class made for suites that the command line gives for these words."""
+def parsed(suites, *words):
+    """The options that the command line gives for these words, where these suites are installed."""
+    declared_type = typed_options(declared_options(suites))
+
+    @Parameter(name="*")
+    @dataclass(frozen=True, kw_only=True)
+    class Options(PlanOptions):
+        own: Annotated[declared_type, Parameter(name="*")] = field(default_factory=dict)
+
     app = App(result_action="return_value")
 
-    def command(options=made()):  # noqa: B008  # frozen
+    def command(options=Options()):  # frozen
         return options
 
-    command.__annotations__ = {"options": made}
+    command.__annotations__ = {"options": Options}
     app.default(command)
     return app(list(words), exit_on_error=False)
 
 
 def test_each_suites_options_are_read_as_their_kinds(sorting):
-    made = with_options_of([sorting])
-    options = parsed(made, "--length", "12", "--order", "random", "sorted", "--workers", "2")
-    assert (options.length, options.order, options.workers) == (12, ("random", "sorted"), 2)
+    options = parsed([sorting], "--length", "12", "--order", "random", "sorted", "--workers", "2")
+    assert options.own == {"length": 12, "order": ("random", "sorted"), "workers": 2}
     assert options.given() == ("--length", "--order", "--workers")
-    assert (made().length, made().order, made().given()) == (None, (), ())
+    assert (parsed([sorting]).own, parsed([sorting]).given()) == ({}, ())
 
 
 def test_a_flag_has_no_value_and_is_given_on_as_it_was_typed(sorting):
-    flag = Option(name="skip_ties", kind="flag", help="Leave equal elements out.")
-    made = with_options_of([suite_with(sorting, flag)])
-    options = parsed(made, "--skip-ties", "--profile", "ci_cpu")
-    assert options.skip_ties is True
+    flag = suite_with(sorting, Option(name="skip_ties", kind="flag", help="Leave equals out."))
+    options = parsed([flag], "--skip-ties", "--profile", "ci_cpu")
+    assert options.own == {"skip_ties": True}
     assert options.words() == ("--profile", "ci_cpu", "--skip-ties")
-    assert made().words() == ("--profile", "ci_cpu")
+    assert parsed([flag]).words() == ("--profile", "ci_cpu")
     with pytest.raises(UnknownOptionError):
-        parsed(made, "--no-skip-ties")
+        parsed([flag], "--no-skip-ties")
 
 
 def test_an_option_that_two_suites_have_is_one_option_with_the_help_of_both(sorting):
@@ -83,14 +89,19 @@ def test_one_name_for_two_kinds_of_values_is_refused_with_both_suites(sorting, o
 
 def test_a_suite_cannot_take_the_name_of_an_option_that_all_have(sorting):
     with pytest.raises(UsageError, match=r"'other' declares an option 'rounds'"):
-        with_options_of([suite_with(sorting, Option(name="rounds", help="Mine."))])
+        declared_options([suite_with(sorting, Option(name="rounds", help="Mine."))])
 
 
-def test_an_option_of_another_suite_than_the_profiles_is_refused_with_its_suite(sorting):
-    made = with_options_of([suite_named("loading"), sorting])
-    with pytest.raises(UsageError, match=r"--length is an option of the suite sorting.*ci_cpu"):
-        made(length=12).plan()
-    plan = made(scenarios=("TAB-1",), adapters=("numpy",), workers=3, seed=9).plan()
+def test_an_option_of_another_suite_than_the_profiles_is_refused_with_its_suite(
+    sorting, monkeypatch
+):
+    """The suite is installed for the test alone."""
+    both = declared_options([suite_named("loading"), sorting])
+    monkeypatch.setattr(options_module, "DECLARED", both)
+    with pytest.raises(UsageError, match=r"--length .* sorting.*ci_cpu"):
+        PlanOptions(own={"length": 12}).plan()
+    own = {"workers": 3, "seed": 9}
+    plan = PlanOptions(scenarios=("TAB-1",), adapters=("numpy",), own=own).plan()
     (planned,) = plan.cells
     assert planned.cell.settings["workers"] == 3
     assert planned.cell.specification["seed"] == 9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.cli.main import app, main
-from skymark.cli.tune_options import TuneOptions, request_of, run_words
+from skymark.cli.tune import TuneOptions, request_of, run_words
 from skymark.execute.tune import candidates_of
 from skymark.model.errors import UsageError
 from tests.unit.cli.test_options import parsed
@@ -13,8 +13,8 @@ from tests.unit.cli.test_options import parsed
 ONE = {"scenarios": ("CV-1:small",), "adapters": ("numpy", "spdl")}
 
 
-def request(cores=4, batch=None, grid=(), **options):
-    return request_of(TuneOptions(**(ONE | options)), 20.0, batch, grid, cores)
+def request(cores=4, batch=None, grid=(), own=None, **options):
+    return request_of(TuneOptions(**(ONE | options), own=own or {}), 20.0, batch, grid, cores)
 
 
 def points(found):
@@ -28,7 +28,7 @@ def test_workers_go_up_to_the_cores_by_powers_of_two():
 
 
 def test_a_setting_that_is_given_is_not_tuned():
-    assert points(request(workers=3)) == [(2,), (4,)]
+    assert points(request(own={"workers": 3})) == [(2,), (4,)]
     assert points(request(set=("prefetch=1",))) == [(0,), (1,), (2,), (4,)]
 
 
@@ -60,7 +60,10 @@ def test_the_command_that_measures_the_chosen_one_again_asks_for_the_same_settin
         ({"set": ("think_time_ms=5",)}, "think_time_ms is what --step-ms sets"),
         ({"set": ("batch_size=5",), "batch": 5}, "batch_size is what --batch sets"),
         ({"profile": "clip"}, "the suite clip of the profile clip has nothing to tune"),
-        ({"grid": ("workers=1,2",), "workers": 1}, "workers is in --grid and given besides"),
+        (
+            {"grid": ("workers=1,2",), "own": {"workers": 1}},
+            "workers is in --grid and given besides",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(options, said):
@@ -69,7 +72,7 @@ def test_what_contradicts_itself_is_refused(options, said):
 
 
 def test_the_help_has_no_option_that_a_tune_decides_itself():
-    names = {one.name for one in app["tune"].assemble_argument_collection()}
+    names = {one.name for one in app["tune"].assemble_argument_collection() if one.parse}
     assert {"--data", "--workers", "--step-ms", "--target", "--grid", "--runs"} <= names
     assert not {"--rounds", "--time", "--goal", "--think-time-ms", "--models"} & names
 

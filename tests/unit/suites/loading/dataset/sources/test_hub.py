@@ -269,7 +269,7 @@ def table_data(server):
 
 
 def plan_of(data):
-    return PlanOptions(scenarios=("TAB-1",), adapters=("numpy",), data=data).plan()
+    return PlanOptions(scenarios=("TAB-1",), adapters=("numpy",), own={"data": data}).plan()
 
 
 @pytest.mark.parametrize("policy", ["per-job", "parquet"])

@@ -1,27 +1,19 @@
-"""`skymark SUITE plan`: pairs, groups, memory, time and price of a suite's plan."""
+"""The table of a plan: models with their pairs, memory, time and price."""
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from skymark.cli.caller import note, print_json, print_plain, say
-from skymark.cli.options import SharedOptions
-from skymark.cli.parameters import USD, WHERE, Explain, Split, TotalCpus, TotalMemory
-from skymark.cli.tables import LATEST, RESULTS, Json
+from skymark.api import LATEST, RESULTS
+from skymark.cli.caller import say
 from skymark.execute.duration import run_time
-from skymark.execute.planner import write_plan
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.report.text import MISSING, duration, size
 from skymark.rundir.history import PastRun, read_history
-from skymark.suite.commands import SuiteCommands
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
@@ -29,7 +21,6 @@ if TYPE_CHECKING:
     from skymark.cloud.cost.quote import Workers
 
 SECONDS_PER_HOUR = 3600
-DEFAULT_OPTIONS = SharedOptions()
 
 
 @dataclass(frozen=True)
@@ -61,74 +52,16 @@ class HourlyPrice:
         return time_s / SECONDS_PER_HOUR * self.usd / gpus
 
 
-def plan(  # noqa: PLR0913  # its parameters are the options of a command
-    options: SharedOptions = DEFAULT_OPTIONS,
-    *,
-    declared: SuiteCommands,
-    pairs: Annotated[
-        bool, Parameter(group=WHERE, help="List every pair instead of one line for each group.")
-    ] = False,
-    hourly_price: Annotated[
-        float | None,
-        USD,
-        Parameter(
-            group=WHERE,
-            help="USD per hour of the machine, for the price.",
-        ),
-    ] = None,
-    infra: Annotated[
-        str | None,
-        Parameter(
-            group=WHERE,
-            help="Look the price of the profile's machine up there, in SkyPilot's catalogue: "
-            "lambda, vast, gcp/us-west1 … `skymark cost PROFILE` adds set-up and end.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
-    ] = None,
-    json: Annotated[Json, Parameter(group=WHERE)] = False,
-    split: Split = None,
-    explain: Explain = False,
-    total_cpus: TotalCpus = None,
-    total_memory: TotalMemory = None,
-) -> int:
-    """Show what `run` would measure: pairs, groups, memory needed, time and price.
-
-    Times are those of the same cells in earlier runs here, else guesses. With --split it shows
-    which worker takes what, and what each asks for of a total.
-    """
-    from skymark.cli.splitting import print_split, require_split
-
-    require_split(split, total_cpus, total_memory, explain=explain)
-    if hourly_price is not None and infra is not None:
-        raise UsageError("--hourly-price and --infra both give the price; leave one out")
-    made = options.plan()
-    price = _price(made, options.profile, hourly_price, infra)
-    if output is not None:
-        write_plan(made, output)
-        note(f"plan in {output}; run it: skymark run --plan {output}")
-    if split is not None:
-        print_split(made, split, total_cpus, total_memory, explain=explain, json=json)
-        return 0
-    shares = shares_of(made)
-    if json:
-        print_json(json_module.dumps(as_json(made, shares, price, pairs=pairs), indent=1))
-    elif pairs:
-        print_plain("\n".join(pair_lines(made)))
-    else:
-        print_plain("\n".join(share_lines(shares, declared, price)))
-    for text in made.sentences:
-        note(text)
-    note(summary(made, shares, declared, price))
-    return 0
-
-
-def _price(
+def price_of(
     plan: Plan, profile: str, hourly_price: float | None, infra: str | None
 ) -> HourlyPrice | None:
-    """Return the price that was given, or that of the cheapest machine; None for neither."""
+    """Return the price that was given, or that of the cheapest machine; None for neither.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if hourly_price is not None and infra is not None:
+        raise UsageError("--hourly-price and --infra both give the price; leave one out")
     if hourly_price is not None:
         return HourlyPrice(hourly_price)
     if infra is None:
@@ -179,11 +112,9 @@ def time_of(plan: Plan, cells: Sequence[PlannedCell], history: Sequence[PastRun]
     return run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
 
 
-def share_lines(
-    shares: Sequence[Share], declared: SuiteCommands, price: HourlyPrice | None
-) -> list[str]:
-    """Return a table with a line per adapter: its pairs, its memory, its time, its price."""
-    head = [declared.adapters.one, "pairs", f"{declared.scenarios.one}s", "GPU memory", "time"]
+def share_lines(shares: Sequence[Share], price: HourlyPrice | None) -> list[str]:
+    """Return a table with a line per model: its pairs, its memory, its time, its price."""
+    head = ["model", "pairs", "data sets", "GPU memory", "time"]
     rows = [head if price is None else [*head, "USD"]]
     for one in shares:
         scenarios = {planned.cell.scenario for planned in one.cells}
@@ -227,12 +158,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def summary(
-    plan: Plan,
-    shares: Sequence[Share],
-    declared: SuiteCommands,
-    price: HourlyPrice | None,
-) -> str:
+def summary(plan: Plan, shares: Sequence[Share], price: HourlyPrice | None) -> str:
     """Return what the whole plan comes to, in a few words."""
     groups = {one.group for one in plan.runnable}
     scenarios = {one.cell.scenario for one in plan.runnable}
@@ -241,8 +167,8 @@ def summary(
         sum(getattr(one.time, name) for one in shares) for name in ("low_s", "expected_s", "high_s")
     )
     pairs = (
-        f"{len(plan.runnable)} pairs: {len(shares)} {declared.adapters.one}s × "
-        f"{len(scenarios)} {declared.scenarios.one}s, in {len(groups)} groups"
+        f"{len(plan.runnable)} pairs: {len(shares)} models × "
+        f"{len(scenarios)} data sets, in {len(groups)} groups"
     )
     memory = [f"the largest needs {size(max(needs))} of GPU memory"] if needs else []
     time = (

@@ -1,0 +1,227 @@
+"""The public functions: plan, run, open and compare work on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING
+from weakref import finalize
+
+from skymark.execute.planner import load_profile, make_plan, read_plan
+from skymark.model.errors import UsageError
+from skymark.model.plan import Plan, Selection
+from skymark.model.record import Status
+from skymark.model.requests import Results, Work
+from skymark.rundir.layout import new_run_id
+
+if TYPE_CHECKING:
+    from skymark.execute.duration import RunTime
+    from skymark.execute.measurer import Observer
+    from skymark.execute.partition.shard import Shard
+    from skymark.execute.revision import Revision
+    from skymark.execute.session import FinishedRun
+    from skymark.report.compare import Across, Comparison
+    from skymark.report.results import Run
+
+RESULTS = Path("results")
+"""Directory of runs that have no directory of their own."""
+LATEST = 10
+"""Earlier runs that an estimate of time looks into: all of them would take seconds."""
+
+
+def plan(work: Work | Path) -> Plan:
+    """Plan a run: the ordered cells with their hash, from a request or from a plan's file.
+
+    Raises:
+        UsageError: a name is unknown, a value means nothing, or nothing is left to run.
+    """
+    if not isinstance(work, Work):
+        return read_plan(Path(work))
+    selection = Selection(
+        scenarios=work.scenarios,
+        adapters=work.adapters,
+        settings=work.settings,
+        options=work.options,
+    )
+    return make_plan(
+        load_profile(work.profile),
+        selection,
+        work.effort,
+        work.rounds,
+        timeout_s=work.timeout_s,
+        time=work.time,
+        goal=work.goal,
+    )
+
+
+def expected_time(plan: Plan, part: Shard | None = None, *, in_pairs: bool = False) -> RunTime:
+    """Estimate the time of a plan on this machine from the latest runs in ``results``.
+
+    Args:
+        plan: the cells.
+        part: the part of the plan that runs here; None for the whole.
+        in_pairs: whether each round is measured for two revisions.
+    """
+    from skymark.execute.duration import run_time
+    from skymark.rundir.history import read_history
+
+    return run_time(plan, read_history(RESULTS, plan, latest=LATEST), part, in_pairs=in_pairs)
+
+
+def run(  # each says one thing about how to measure
+    work: Work | Plan,
+    results: Results | None = None,
+    *,
+    observer: Observer | None = None,
+    retry: Collection[Status] = (),
+    part: Shard | None = None,
+    share: bool = False,
+    groups: Collection[str] = (),
+    against: Revision | str | None = None,
+    own_venvs: bool = True,
+    cache_policy: str | None = None,
+) -> Run:
+    """Measure a plan on this machine, one cell after another, and return the run.
+
+    Each adapter runs in a venv and a process of its own, and an oracle checks that all did the
+    same work. Each record is on disk before the next cell begins: after an interruption the same
+    call with ``resume`` goes on.
+
+    Args:
+        work: a request, or a plan that `plan` made of one.
+        results: the run's directory and stores; None for a new directory in ``results``.
+        observer: told of the progress.
+        retry: statuses whose cells are measured again when a run goes on.
+        part: the part of the plan to measure here; other machines measure the rest.
+        share: take groups of cells beside other processes with the same plan and directory.
+        groups: with `share`, take these groups alone.
+        against: a git revision of skymark, measured in turn with the code here; its run is
+            `Run.baseline`.
+        own_venvs: give each adapter a venv of its own; else use the running interpreter's.
+        cache_policy: the policy of the libraries' caches, for the manifest.
+
+    Raises:
+        UsageError: the request cannot be carried out here; nothing was measured.
+        RunDirectoryError: the directory or a store holds another run, or cannot be written.
+        StoreRefusedError: a store does not take the run; nothing was measured.
+        StorageFullError: the disk is full; the records so far are whole.
+    """
+    from skymark.execute.claimed_groups import ClaimedGroups
+    from skymark.execute.duration import require_time
+    from skymark.execute.measurer import SilentObserver
+    from skymark.execute.pairs import Pairs
+    from skymark.execute.revision import find_revision
+    from skymark.execute.session import Strategy
+    from skymark.execute.session import run as carry_out
+    from skymark.execute.sweeps import Sweeps
+    from skymark.store.kinds import wanted_urls
+
+    planned = work if isinstance(work, Plan) else plan(work)
+    chosen = results or Results()
+    revision = find_revision(against) if isinstance(against, str) else against
+    time = expected_time(planned, part, in_pairs=revision is not None)
+    require_time(planned, time)
+    strategy: Strategy = Sweeps(part, retry)
+    if share:
+        strategy = ClaimedGroups(groups)
+    elif revision is not None:
+        strategy = Pairs(revision, retry)
+    finished = carry_out(
+        planned,
+        Results(
+            output=chosen.output,
+            stores=wanted_urls(chosen.stores, os.environ),
+            resume=chosen.resume,
+            store_wait_s=chosen.store_wait_s,
+        ),
+        observer or SilentObserver(),
+        strategy,
+        own=own_venvs,
+        cache_policy=cache_policy,
+    )
+    return _opened(finished)
+
+
+def _opened(finished: FinishedRun) -> Run:
+    """Open a run that was just measured."""
+    from skymark.report.results import Run
+    from skymark.rundir.reader import open_run
+
+    return Run.of(
+        open_run(finished.path, known=finished.records),
+        measured=finished.records,
+        stored=finished.stored,
+        ended=finished.ended,
+        baseline=None if finished.baseline is None else _opened(finished.baseline),
+    )
+
+
+def new_directory(profile: str) -> Path:
+    """Return the directory of a new run of a profile."""
+    return RESULTS / new_run_id(profile, datetime.now(UTC))
+
+
+def open(place: Path | str) -> Run:  # the public function is `skymark.open`
+    """Open a run: a directory, a JSON file of pytest-benchmark, or a store's address.
+
+    A stored run is fetched into a temporary directory, which goes with the result.
+
+    Args:
+        place: such as ``results/RUN-ID``, ``s3://BUCKET/PREFIX/RUN-ID`` or
+            ``wandb://ENTITY/PROJECT/runs/RUN-ID``.
+
+    Raises:
+        UsageError: there is no run.
+        StoreError: the store cannot be read.
+    """
+    from skymark.report.pytest_benchmark import run_at
+    from skymark.report.results import Run
+    from skymark.rundir.reader import open_run
+    from skymark.store.fetching import fetch
+    from skymark.store.kinds import is_address, open_source
+
+    if not is_address(str(place)):
+        return Run.of(run_at(Path(place)))
+    directory = Path(mkdtemp(prefix="skymark-"))
+    with closing(open_source(str(place))) as source:
+        try:
+            differing = fetch(source, directory)
+        except FileNotFoundError as error:
+            raise UsageError(str(error)) from error
+    stored = open_run(directory)
+    problems = (*stored.problems, *(f"{name}: is not as the run wrote it" for name in differing))
+    run = Run.of(stored, problems=problems)
+    finalize(run, rmtree, directory, ignore_errors=True)
+    return run
+
+
+def compare(
+    before: Run | Path | str,
+    after: Run | Path | str,
+    *,
+    across: Sequence[Across] = (),
+    practical: float | None = None,
+) -> Comparison:
+    """Compare two runs cell by cell.
+
+    Faster or slower needs both a statistical and a practical difference, across rounds.
+
+    Args:
+        before: the reference: a run, or a place that `open` takes.
+        after: the run in question, likewise.
+        across: what may differ between them; by default nothing that changes figures may.
+        practical: smallest relative difference that counts; None for 5 %, in pairs 2 %.
+
+    Raises:
+        UsageError: they have no cell in common, or differ in more than the result.
+    """
+    from skymark.report.compare import compare_runs
+    from skymark.report.results import Run
+
+    reference, candidate = (one if isinstance(one, Run) else open(one) for one in (before, after))
+    return compare_runs(reference, candidate, across=across, practical=practical)

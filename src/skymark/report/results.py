@@ -1,0 +1,128 @@
+"""The result of a run: its records, its ranking, and views of it as text, Arrow or JSON."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from skymark.model.record import is_well
+from skymark.rundir import reader
+
+if TYPE_CHECKING:
+    from skymark.model.record import Record
+    from skymark.report.ranking_table import Row
+    from skymark.store.storing import Stored
+
+WIDTH = 160
+"""Columns of a table that no terminal limits."""
+
+
+@dataclass(frozen=True)
+class Run(reader.Run):
+    """A run: what `skymark.run` measured, or `skymark.open` read."""
+
+    measured: tuple[Record, ...] | None = None
+    """The records of the cells that were to be measured here; None for a run that was opened."""
+    stored: tuple[Stored, ...] = ()
+    """The stores of a run that was just measured, with the files that were read back from each."""
+    ended: bool = True
+    """Whether the run is complete; else other processes go on with it."""
+    baseline: Run | None = None
+    """The run of the other revision, where two were measured in pairs."""
+
+    @classmethod
+    def of(cls, run: reader.Run, **more: Any) -> Self:
+        """Return a run that was read, with more known of it."""
+        return cls(**({one.name: getattr(run, one.name) for one in fields(reader.Run)} | more))
+
+    @property
+    def all_well(self) -> bool:
+        """Whether all cells of this machine are well, and every store has all files."""
+        records = self.records if self.measured is None else self.measured
+        beside = () if self.baseline is None else self.baseline.stored
+        return is_well(records) and all(one.ok for one in (*self.stored, *beside))
+
+    def ranking(self) -> dict[str, list[Row]]:
+        """Return the ranked records of each scenario, the best first.
+
+        The primary metric ranks. `Row.leads` is true for the records that no other is shown to
+        beat, and `Row.place` gives the order as far as the rounds show it.
+        """
+        from skymark.report.ranking_table import ranked
+
+        return {
+            label: ranked(records, self.declaration) for label, records in self.by_label().items()
+        }
+
+    def table(self, width: int = WIDTH) -> str:
+        """Return the tables and warnings that ``skymark report`` prints."""
+        from rich.console import Console
+
+        from skymark.report.terminal import print_report
+
+        text = io.StringIO()
+        print_report(self, Console(file=text, width=width))
+        return text.getvalue()
+
+    def to_markdown(self) -> str:
+        """Return the tables as Markdown for GitHub."""
+        from skymark.report.markdown import run_markdown
+
+        return run_markdown(self)
+
+    def to_html(self) -> str:
+        """Return the report as a page without scripts from elsewhere; needs ``skymark[report]``."""
+        from skymark.report.html import render
+
+        return render(self)
+
+    def to_json(self) -> str:
+        """Return the records as a JSON list, as ``skymark schema record`` describes them."""
+        return records_json(self)
+
+    def to_arrow(self) -> Any:
+        """Return a `pyarrow.Table` with a row per record and a column per metric."""
+        from skymark.report.export import arrow_table
+
+        return arrow_table(self)
+
+    def to_pandas(self) -> Any:
+        """Return the table of `to_arrow` as a `pandas.DataFrame`; needs pandas."""
+        return self.to_arrow().to_pandas()
+
+    def samples(self, cell: str) -> dict[str, Any] | None:
+        """Return the raw samples of a cell, a float64 array per column.
+
+        Args:
+            cell: its id, such as a key of `by_id`.
+
+        Returns:
+            Samples of all rounds one after another; None where none were kept.
+
+        Raises:
+            KeyError: the run has no record of such a cell.
+            ValueError: the file is not the one that the record names.
+        """
+        from skymark.rundir.row import read_samples
+
+        columns = ("round", *self.declaration.sample_columns)
+        return read_samples(self.directory, self.by_id[cell], columns)
+
+    def write_page(self, path: Path | None = None) -> Path:
+        """Write the report as a page, and return its path: ``report.html`` of the run's directory.
+
+        Raises:
+            SkymarkError: jinja2 is missing, or the file cannot be written.
+        """
+        from skymark.report.html import write_html
+
+        page = path or self.directory / "report.html"
+        write_html(self, page)
+        return page
+
+
+def records_json(run: reader.Run) -> str:
+    """Return the records of a run as a JSON list."""
+    return "[" + ",\n".join(one.model_dump_json(indent=1) for one in run.records) + "]"

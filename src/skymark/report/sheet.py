@@ -1,0 +1,228 @@
+"""Sheets of adapters × scenarios: figures of runs and of other programs side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+from skymark.model.errors import DataError
+from skymark.model.metric import Declaration, Metric
+from skymark.model.record import Setting, Status
+from skymark.references import load_object
+from skymark.report.export import csv_cell
+from skymark.report.markdown import AT, markdown, markdown_table
+from skymark.report.progress import directory_of, require_suite
+from skymark.report.text import MISSING, plain, writer
+from skymark.rundir.layout import MANIFEST
+from skymark.rundir.reader import Run, open_run
+
+if TYPE_CHECKING:
+    from skymark.suite.contract import Suite
+
+SheetFormat = Literal["csv", "md", "html"]
+MEAN = "mean"
+QUIET = re.compile(rf"(?<=\w){AT}")
+"""An at sign within a word calls nobody, and needs no space after it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The figures of one cell, from a run or from another program."""
+
+    source: str
+    adapter: str
+    scenario: str
+    """With its axes."""
+    variant: str
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sheet's values: `None` where a pair was not scored."""
+
+    corner: tuple[str, ...]
+    """Headings of the names of rows."""
+    headings: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+    """Of each column."""
+    names: tuple[tuple[str, ...], ...]
+    """Of each row."""
+    values: tuple[tuple[float | None, ...], ...]
+
+
+def grid_of(
+    readings: Iterable[Reading],
+    declaration: Declaration,
+    variants: Sequence[str],
+    metrics: Sequence[str],
+    corner: str,
+) -> Grid:
+    """Return the sheet of some variants; rows and columns are in the order of the readings.
+
+    A row is an adapter of one source: figures of two runs are never mixed. The mean of a row is
+    over all scenarios, and is left out where one was not scored.
+
+    Args:
+        readings: of any variant.
+        declaration: of the suite.
+        variants: of scenarios that are columns.
+        metrics: names of those shown.
+        corner: the suite's word for an adapter.
+    """
+    chosen = [
+        one
+        for one in readings
+        if one.variant in variants and any(name in one.metrics for name in metrics)
+    ]
+    scenarios = list(dict.fromkeys(one.scenario for one in chosen))
+    rows: dict[tuple[str, str], dict[str, Reading]] = {}
+    for one in chosen:
+        rows.setdefault((one.adapter, one.source), {})[one.scenario] = one
+    declared = [declaration.metric(name) for name in metrics]
+    named = len({source for _, source in rows}) > 1
+    columns = [(scenario, metric) for scenario in scenarios for metric in declared]
+    means = [(MEAN, metric) for metric in declared] if len(scenarios) > 1 else []
+    several = len(declared) > 1
+    return Grid(
+        corner=(corner, "run") if named else (corner,),
+        headings=tuple(
+            f"{scenario} {metric.heading}" if several else scenario
+            for scenario, metric in (*columns, *means)
+        ),
+        metrics=tuple(metric for _, metric in (*columns, *means)),
+        names=tuple((adapter, source) if named else (adapter,) for adapter, source in rows),
+        values=tuple(_values(row, columns, means, scenarios) for row in rows.values()),
+    )
+
+
+def _values(
+    row: dict[str, Reading],
+    columns: Sequence[tuple[str, Metric]],
+    means: Sequence[tuple[str, Metric]],
+    scenarios: Sequence[str],
+) -> tuple[float | None, ...]:
+    found = [
+        row[scenario].metrics.get(metric.name) if scenario in row else None
+        for scenario, metric in columns
+    ]
+    for _, metric in means:
+        own = [row[one].metrics.get(metric.name) for one in scenarios if one in row]
+        there = [value for value in own if value is not None]
+        found.append(fmean(there) if len(there) == len(scenarios) else None)
+    return tuple(found)
+
+
+def as_text(grid: Grid, format: SheetFormat) -> str:
+    """Return a sheet as CSV with every digit, or as Markdown or HTML for people."""
+    if format == "csv":
+        return _csv(grid)
+    shown = [
+        [MISSING if value is None else writer(metric)(value) for value, metric in pairs]
+        for pairs in (zip(row, grid.metrics, strict=True) for row in grid.values)
+    ]
+    head = (*grid.corner, *grid.headings)
+    body = [(*name, *row) for name, row in zip(grid.names, shown, strict=True)]
+    return _markdown(head, body, len(grid.corner)) if format == "md" else _html(head, body)
+
+
+def _csv(grid: Grid) -> str:
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(map(csv_cell, (*grid.corner, *grid.headings)))
+    for name, row in zip(grid.names, grid.values, strict=True):
+        out.writerow([*map(csv_cell, name), *row])
+    return text.getvalue()
+
+
+def _markdown(head: Sequence[str], body: Iterable[Sequence[str]], names: int) -> str:
+    first, *rows = ([QUIET.sub("@", markdown(one)) for one in row] for row in (head, *body))
+    return "".join(f"{line}\n" for line in markdown_table(first, rows, names))
+
+
+def _html(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    rows = [
+        f"<tr>{''.join(f'<{tag}>{escape(plain(one))}</{tag}>' for one in row)}</tr>"
+        for tag, row in (("th", head), *(("td", row) for row in body))
+    ]
+    return "\n".join(
+        (
+            "<table>",
+            *rows,
+            "</table>\n",
+        )
+    )
+
+
+def readings_at(place: str, suite: Suite) -> list[Reading]:
+    """Return the figures at a place: of a run, of all runs in a directory, or of other programs.
+
+    Raises:
+        UsageError: there is nothing to read.
+    """
+    path = Path(place)
+    if path.is_file():
+        return [foreign_reading(path, suite)]
+    if path.is_dir() and not (path / MANIFEST).exists():
+        runs = sorted(one.parent for one in path.glob(f"*/{MANIFEST}"))
+        if runs:
+            return [
+                reading
+                for directory in runs
+                if (run := open_run(directory)).manifest.plan.suite == suite.name
+                for reading in of_run(run)
+            ]
+        return [foreign_reading(file, suite) for file in sorted(path.glob("*.json"))]
+    with directory_of(place) as directory:
+        run = open_run(directory)
+        require_suite(run.manifest, directory, suite)
+        return of_run(run)
+
+
+def of_run(run: Run) -> list[Reading]:
+    """Return the figures of a run's `ok` records."""
+    return [
+        Reading(
+            source=run.manifest.run_id,
+            adapter=record.cell.adapter,
+            scenario=record.cell.scenario + _axes(record.cell.axes),
+            variant=record.cell.variant,
+            metrics={name: figure.value for name, figure in record.metrics.items()},
+        )
+        for record in run.records
+        if record.status is Status.OK
+    ]
+
+
+def foreign_reading(file: Path, suite: Suite) -> Reading:
+    """Return the figures of a file that another program wrote.
+
+    Raises:
+        DataError: it is in none of the formats that the suite reads.
+    """
+    problems = []
+    for name, reference in suite.formats.items():
+        try:
+            found = load_object(reference)().read(file)
+        except DataError as error:
+            problems.append(f"{name}: {error}")
+            continue
+        return Reading(
+            source=name,
+            adapter=found.adapter,
+            scenario=found.scenario + _axes(found.axes),
+            variant=found.variant,
+            metrics=found.metrics,
+        )
+    raise DataError(f"{file} is in no format that is read here: {'; '.join(problems)}")
+
+
+def _axes(axes: Mapping[str, Setting]) -> str:
+    return "".join(f" {name}={value}" for name, value in sorted(axes.items()))

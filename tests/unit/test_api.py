@@ -1,0 +1,72 @@
+"""The public functions: lazy, complete, and never replaced by a module of the same name."""
+
+from __future__ import annotations
+
+import os
+import pkgutil
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import skymark
+from skymark.model.errors import SkymarkError
+from skymark.model.record import Status
+
+FUNCTIONS = ("run", "plan", "open", "compare")
+HEAVY = {"numpy", "pydantic", "cyclopts", "rich", "pyarrow"}
+NOT_HERE = ("skymark.cloud.rehearsal.plugin", "skymark.__main__")
+"""Run inside SkyPilot's API server; run as a program."""
+
+
+def test_every_public_name_is_there():
+    for name in (*FUNCTIONS, "Work", "Results", "Machine", "Limits", "SkymarkError"):
+        assert name in dir(skymark)
+        assert getattr(skymark, name) is not None
+    assert not hasattr(skymark, "measure_everything")
+
+
+def test_importing_the_package_loads_no_library():
+    listed = "import sys, skymark; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", listed], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not HEAVY & set(loaded)
+
+
+def test_no_module_replaces_a_public_function():
+    for module in pkgutil.iter_modules(skymark.__path__):
+        if f"skymark.{module.name}" not in NOT_HERE:
+            import_module(f"skymark.{module.name}")
+    assert {type(getattr(skymark, name)).__name__ for name in FUNCTIONS} == {"function"}
+
+
+def test_a_run_is_planned_measured_opened_and_compared_in_a_few_calls(tmp_path):
+    work = skymark.Work(scenarios=("TAB-1",), adapters=("numpy",), rounds=1)
+    plan = skymark.plan(work)
+    results = skymark.Results(output=tmp_path / "run")
+    run = skymark.run(plan, results, own_venvs=False)
+    assert run.all_well
+    assert [one.status for one in run.records] == [Status.OK]
+    again = skymark.open(run.directory)
+    assert again.records == run.records
+    (label,) = again.ranking()
+    assert [row.record.cell.adapter for row in again.ranking()[label]] == ["numpy"]
+    assert "numpy" in again.table()
+    assert "numpy" in again.to_markdown()
+    assert again.to_arrow().num_rows == 1
+    samples = again.samples(again.records[0].cell.id)
+    assert len(samples["round"]) > 0
+    assert skymark.compare(run, again).compared == 1
+
+
+def test_a_stored_run_is_opened_by_its_address():
+    run = skymark.open("tests/data/run")
+    stored = skymark.open(f"file://{os.path.abspath('tests/data/run')}")  # noqa: PTH100
+    assert stored.records == run.records
+
+
+def test_a_place_without_a_run_is_refused(tmp_path):
+    with pytest.raises(SkymarkError):
+        skymark.open(tmp_path)
