@@ -146,6 +146,12 @@ def cloud_prices(session: nox.Session) -> None:
     session.run(*IN_VENV, "cloud", test, *table, *session.posargs)
 
 
+@nox.session
+def api_page(session: nox.Session) -> None:
+    """Make docs/api.md from the docstrings of the public functions (seconds)."""
+    session.run("python", "-m", "tests.api_page", "docs/api.md")
+
+
 @contextmanager
 def beside(session: nox.Session, tests: str, command: Sequence[str]) -> Iterator[None]:
     """Run a folder's tests beside others, and print what they said when both have ended."""

@@ -7,12 +7,14 @@ import pkgutil
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import skymark
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Status
+from tests.api_page import example, page
 
 FUNCTIONS = ("run", "plan", "open", "compare")
 HEAVY = {"numpy", "pydantic", "cyclopts", "rich", "pyarrow"}
@@ -59,6 +61,16 @@ def test_a_run_is_planned_measured_opened_and_compared_in_a_few_calls(tmp_path):
     samples = again.samples(again.records[0].cell.id)
     assert len(samples["round"]) > 0
     assert skymark.compare(run, again).compared == 1
+
+
+def test_the_page_of_the_api_is_made_from_the_docstrings():
+    assert Path("docs/api.md").read_text() == page()
+
+
+def test_the_page_s_example_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(example(), {})
+    assert capsys.readouterr().out.splitlines()[-1] == "1"
 
 
 def test_a_stored_run_is_opened_by_its_address():
