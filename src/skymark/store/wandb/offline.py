@@ -1,6 +1,7 @@
 """Offline W&B run of a directory: logged, read back from its ``.wandb`` file, uploaded.
 
-It is kept below the cache (`skymark.store.wandb.content`), where a later upload finds it.
+It is kept below the cache (`skymark.store.wandb.content`). wandb sends an offline run's artifact
+once only, so each upload starts from a run logged anew.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import tempfile
 import time
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,35 +34,21 @@ class IncompleteError(StoreUnavailableError):
     """Error of a W&B server that holds only a part of the run."""
 
 
-@dataclass(frozen=True)
-class OfflineRun:
-    """Offline run on disk, as wandb wrote it."""
-
-    path: Path
-    """The folder ``wandb/offline-run-…`` in the run's home below the cache."""
-    synced: bool
-    """Whether an upload of it has been tried: its artifact cannot be sent from here again."""
-
-
-def offline_run(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Return the offline run of the directory's content; log and read a new one if needed.
+def log_and_read_offline(content: RunContent, place: Place, limits: Limits) -> Path:
+    """Log the run offline, and read it back; returns its folder.
 
     Raises:
         StoreRefusedError: it cannot be written.
         StoreUnavailableError: it was not written in time, or is not what was to be written.
     """
-    if kept := kept_offline(content, place, limits):
-        return kept
-    run = log_offline(content, place, limits)
-    if not _agrees(run.path, content, place, limits):
-        raise StoreUnavailableError(
-            f"W&B: the offline run {run.path} is not what was to be written"
-        )
-    return run
+    logged = log_offline(content, place, limits)
+    if not _agrees(logged, content, place, limits):
+        raise StoreUnavailableError(f"W&B: the offline run {logged} is not what was to be written")
+    return logged
 
 
-def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun:
-    """Log the run anew, unread; an earlier one is replaced.
+def log_offline(content: RunContent, place: Place, limits: Limits) -> Path:
+    """Log the run offline, unread, in place of an earlier one; returns its folder.
 
     Raises:
         StoreRefusedError: it cannot be written.
@@ -86,19 +72,11 @@ def log_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun
             f"cannot write {home / 'wandb'}: {error.strerror}; free some space, then "
             f"skymark export {shlex.quote(str(directory))} --to wandb"
         ) from error
-    logged = _logged_in(home)
-    if not in_time or logged is None:
+    runs = list((home / "wandb").glob("offline-run-*"))
+    if not in_time or len(runs) != 1:
         late = "" if in_time else " in time"
         raise StoreUnavailableError(f"W&B: the offline run was not written{late}: {_tail(printed)}")
-    return OfflineRun(logged, synced=False)
-
-
-def kept_offline(content: RunContent, place: Place, limits: Limits) -> OfflineRun | None:
-    """Return the existing offline run, if it agrees with the directory."""
-    logged = _logged_in(home_of(content))
-    if logged is None or not _agrees(logged, content, place, limits):
-        return None
-    return OfflineRun(logged, synced=any(logged.glob("*.wandb.sync*")))
+    return runs[0]
 
 
 def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]:
@@ -121,11 +99,6 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
     return [json.loads(line) for line in lines if line.startswith('{"num"')]
 
 
-def _logged_in(home: Path) -> Path | None:
-    runs = sorted((home / "wandb").glob("offline-run-*"))
-    return runs[-1] if len(runs) == 1 else None
-
-
 def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bool:
     """Whether an offline run ended, and holds the artifact and the figures of the directory."""
     entries = read_offline(path, home_of(content), _limit_s(content, limits))
@@ -143,36 +116,27 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
     logged = [
         {entry["path"]: entry["digest"] for entry in artifact["manifest"]["contents"]}
         for artifact in by_type.get("artifact", [])
-        if artifact["name"] == content.artifact and _is_of(content, artifact)
+        if artifact["name"] == content.artifact
     ]
     return logged == [wanted] and content.summary().items() <= summary.items()
-
-
-def _is_of(content: RunContent, artifact: dict[str, Any]) -> bool:
-    """Whether an artifact's files, which are uploaded later, are those of the run's directory."""
-    home = home_of(content)
-    paths = [entry["local_path"] for entry in artifact["manifest"]["contents"]]
-    return (home / LINK).resolve() == content.directory.resolve() and all(
-        path.startswith(f"{LINK}/") and (home / path).is_file() for path in paths
-    )
 
 
 def _limit_s(content: RunContent, limits: Limits) -> float:
     return limits.log_s + limits.per_file_s * len(content.files)
 
 
-def sync(offline: OfflineRun, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
+def sync(logged: Path, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
     """Upload an offline run with wandb's command line; return its complaint or "". Proves nothing.
 
     Args:
-        offline: what to upload.
+        logged: folder of the offline run.
         content: the run's directory.
         place: entity and project.
         limits: how long it may take.
     """
     limit_s = limits.sync_s + limits.per_file_s * len(content.files)
     entity, project = place
-    where = ("--entity", entity, "--project", project, "--include-synced", str(offline.path))
+    where = ("--entity", entity, "--project", project, "--include-synced", str(logged))
     command = python_module("wandb", "sync", *where)
     in_time, printed = run_bounded(command, home_of(content), limit_s, with_key=True)
     if not in_time:

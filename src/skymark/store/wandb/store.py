@@ -17,9 +17,8 @@ from skymark.store.wandb.content import RunContent, wandb_id
 from skymark.store.wandb.kind import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 from skymark.store.wandb.offline import (
     IncompleteError,
-    kept_offline,
+    log_and_read_offline,
     log_offline,
-    offline_run,
     read_back,
     sync,
 )
@@ -172,31 +171,18 @@ class OnlineRun(RunFiles, Store):
         self._client.call("delete", run=self._run, path=path)
 
     def complete(self, directory: Path) -> str | None:
-        """Log the run offline, upload it, and read everything back.
+        """Log the run offline, upload it, and read everything back, unless all is there already.
 
-        An upload that lost something is not tried again from the same offline run, because wandb
-        sends an artifact once; the run is logged anew. What was just logged is not read on disk: it
-        is read where it arrives.
+        What was just logged is not read on disk: it is read where it arrives.
         """
         content = RunContent(directory)
         content.require_whole()
+        with suppress(IncompleteError):
+            return read_back(content, self._place, self._client, self._limits)
+        logged = log_offline(content, self._place, self._limits)
+        said = sync(logged, content, self._place, self._limits)
         try:
-            place = self._place
-        except StoreUnavailableError:
-            offline_run(content, (self._entity, self.project), self._limits)
-            raise
-        offline = kept_offline(content, place, self._limits)
-        if offline is not None and offline.synced:
-            try:
-                return read_back(content, place, self._client, self._limits)
-            except IncompleteError:
-                offline = None
-        offline = offline or log_offline(content, place, self._limits)
-        with suppress(FileNotFoundError):  # a server that is away is told before the upload waits
-            self._client.call("run", run=self._run)
-        said = sync(offline, content, place, self._limits)
-        try:
-            return read_back(content, place, self._client, self._limits)
+            return read_back(content, self._place, self._client, self._limits)
         except StoreUnavailableError as error:
             raise StoreUnavailableError(f"{error}. {said}") from error
 
@@ -244,9 +230,9 @@ class OfflineStore(Store):
         """Write the offline run, and read it back."""
         content = RunContent(directory)
         content.require_whole()
-        run = offline_run(content, self._place, self._limits)
+        logged = log_and_read_offline(content, self._place, self._limits)
         return (
-            f"W&B: offline ({self._reason}), the run is in {run.path}; once a key is set, upload "
+            f"W&B: offline ({self._reason}), the run is in {logged}; once a key is set, upload "
             f"it with: skymark export {shlex.quote(str(directory))} --to wandb"
         )
 
