@@ -23,7 +23,6 @@ from urllib.request import urlopen
 
 from skymark.cache.building import build_entry
 from skymark.cache.hub import reached
-from skymark.cache.location import Policy
 from skymark.cache.manifest import CONTENT
 from skymark.cache.recipe import UNLOCKED, Recipe, run_builder
 from skymark.cache.sharing import unlocked, using
@@ -271,13 +270,7 @@ def convert(
                     _write_parquet(here, split, content, shards, announce)
         require_unchanged(recipe.sources)
 
-    described = partial(
-        recipe.manifest,
-        policy=Policy.PARQUET,
-        versions={"pyarrow": version("pyarrow")},
-        sealed=True,
-        snippet=snippet_after(entry, form, tuple(recipe.data_files)),
-    )
+    described = partial(recipe.manifest, versions={"pyarrow": version("pyarrow")}, sealed=True)
     of_hub = any(hub_file(source.address) is not None for source in recipe.sources)
     needed_bytes = int((HUB_GROWTH if of_hub else GROWTH) * recipe.known_bytes)
     build_entry(entry, fill, described, needed_bytes=needed_bytes, announce=announce)

@@ -63,15 +63,12 @@ class CacheManifest(Frozen):
     data_set: str
     fingerprint: str
     """Of the sources, the way they were read and the library's version."""
-    policy: str
     data: str | None = None
     """Address of the data of runs, where a suite read it; its sources have a file of their own."""
     sources: tuple[Source, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
     built_at: Moment
     sealed: bool = False
-    snippet: str = ""
-    """The call that reads it."""
     files: dict[str, CachedFile]
 
 

@@ -39,7 +39,6 @@ def build_prepared(
     root: Path,
     recipe: Recipe,
     *,
-    policy: str,
     sealed: bool = False,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Path:
@@ -56,13 +55,7 @@ def build_prepared(
         recipe.fill(library_variables(content, recipe.folder))
         require_unchanged(recipe.sources)
 
-    described = partial(
-        recipe.manifest,
-        policy=policy,
-        versions=recipe.versions,
-        sealed=sealed,
-        snippet=recipe.snippet,
-    )
+    described = partial(recipe.manifest, versions=recipe.versions, sealed=sealed)
     needed_bytes = int(GROWTH * recipe.known_bytes)
     build_entry(entry, fill, described, needed_bytes=needed_bytes, announce=announce)
     return entry
@@ -149,7 +142,7 @@ def provided(
             recipe = converted_recipe(recipe, converted)
         if recipe is not None and policy in {Policy.SHARED, Policy.PARQUET_SHARED}:
             stack.enter_context(using(prepared_entry(root, recipe, sealed=False), announce))
-            lower = build_prepared(root, recipe, policy=policy, announce=announce)
+            lower = build_prepared(root, recipe, announce=announce)
         elif recipe is not None and policy is Policy.PREBUILT:
             stack.enter_context(using(prepared_entry(root, recipe, sealed=True), announce))
             lower = sealed_entry(root, recipe, announce)

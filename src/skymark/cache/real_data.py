@@ -118,8 +118,6 @@ def real_data_entry(root: Path, data: NamedData) -> Path:
 def build_real_data(
     root: Path,
     data: NamedData,
-    *,
-    policy: str,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Keep the rows of data, if no process has, and return the entry.
@@ -143,11 +141,9 @@ def build_real_data(
             data_set=_title(data),
             data=data.address,
             fingerprint=data.fingerprint,
-            policy=policy,
             versions={"pyarrow": version("pyarrow")},
             built_at=datetime.now(UTC),
             sealed=True,
-            snippet=f"skymark run --data {shlex.quote(data.address)}",
             files=files,
         )
 

@@ -146,33 +146,23 @@ class Recipe(Frozen):
         return f"load_dataset({self.kind!r}, data_files={self.data_files!r}{field})"
 
     def manifest(
-        self,
-        files: Mapping[str, CachedFile],
-        *,
-        policy: str,
-        versions: Mapping[str, str],
-        sealed: bool,
-        snippet: str,
+        self, files: dict[str, CachedFile], versions: dict[str, str], *, sealed: bool
     ) -> CacheManifest:
         """Return the manifest of a cache built just now.
 
         Args:
             files: of its content.
-            policy: that it is built for.
             versions: of the libraries that built it.
             sealed: whether nobody may write to it any more.
-            snippet: the call that reads it.
         """
         return CacheManifest(
             data_set=self.data_set,
             fingerprint=self.fingerprint,
-            policy=policy,
             sources=self.sources,
-            versions=dict(versions),
+            versions=versions,
             built_at=datetime.now(UTC),
             sealed=sealed,
-            snippet=snippet,
-            files=dict(files),
+            files=files,
         )
 
     def fill(self, variables: Mapping[str, str]) -> None:

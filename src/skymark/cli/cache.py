@@ -143,9 +143,7 @@ def build(
     needs_library = policy is not Policy.PARQUET or to == "arrow"
     recipe = _recipe(sources, field, prepare, python, build_limit, needs_library=needs_library)
     if not policy.converts:
-        entry = build_prepared(
-            root, recipe, policy=policy, sealed=policy is Policy.PREBUILT, announce=note
-        )
+        entry = build_prepared(root, recipe, sealed=policy is Policy.PREBUILT, announce=note)
         print_plain(f"{recipe.data_set}: {entry}")
         if recipe.snippet:
             print_plain(f"read it with: {recipe.snippet}")
@@ -155,7 +153,7 @@ def build(
         _print_before_and_after(recipe, content, to)
         if policy is Policy.PARQUET_SHARED:
             again = converted_recipe(recipe, content)
-            print_plain(f"shared: {build_prepared(root, again, policy=policy, announce=note)}")
+            print_plain(f"shared: {build_prepared(root, again, announce=note)}")
     return 0
 
 

@@ -113,7 +113,7 @@ def _kept(policy: Policy, data: NamedData, root: Path, directory: Path, stack: E
     if policy is Policy.PREBUILT:
         entry = sealed_real_data(root, data, note)
     else:
-        entry = build_real_data(own, data, policy=policy, announce=note)
+        entry = build_real_data(own, data, announce=note)
     lay_over(entry / CONTENT, directory / ROWS)
     return entry
 
@@ -171,7 +171,7 @@ def build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[objec
         unlocked(directory),
         variables_set(library_variables(directory, RUN)),  # where the Hub's client downloads to
     ):
-        entry = build_real_data(root, data, policy=policy, announce=note)
+        entry = build_real_data(root, data, announce=note)
     print_plain(f"{data.address}: {entry}")
     print_plain(
         f"read it with: skymark run --data {name} --cache-policy {policy} --cache-root {root}"

@@ -66,7 +66,7 @@ def test_a_job_reads_a_cache_there_and_locks_on_its_own_machine(root, source, po
     if policy is Policy.PARQUET:
         one = one.model_copy(update={"prepare": ()})
     if policy is Policy.PREBUILT:
-        build_prepared(root, one, policy=policy, sealed=True)
+        build_prepared(root, one, sealed=True)
     with provided(policy, one, root, {}, told.append) as variables:
         place = Path(variables["HF_DATASETS_CACHE"])
         assert refused_locks(place) is None

@@ -86,7 +86,7 @@ def test_a_sealed_cache_must_have_been_built_and_is_read_only(tmp_path, recipe):
         provided(Policy.PREBUILT, recipe, root, {}),
     ):
         pass
-    entry = build_prepared(root, recipe, policy="prebuilt", sealed=True)
+    entry = build_prepared(root, recipe, sealed=True)
     files = [path for path in (entry / CONTENT).rglob("*") if path.is_file()]
     assert files
     assert all(path.stat().st_mode & 0o222 == 0 for path in [*files, files[0].parent])
@@ -97,7 +97,7 @@ def test_a_sealed_cache_must_have_been_built_and_is_read_only(tmp_path, recipe):
 
 def test_a_source_that_changed_since_is_noticed_and_named(tmp_path, recipe, source, fill):
     root = tmp_path / "root"
-    entry = build_prepared(root, recipe, policy="prebuilt", sealed=True)
+    entry = build_prepared(root, recipe, sealed=True)
     source.write_text('{"a": 2, "b": 3}\n')
     now = recipe_of((str(source),), prepare=fill)
     with (
@@ -113,7 +113,7 @@ def test_a_source_that_changed_since_is_noticed_and_named(tmp_path, recipe, sour
 
 def test_a_damaged_sealed_cache_is_refused_before_the_job_starts(tmp_path, recipe):
     root = tmp_path / "root"
-    entry = build_prepared(root, recipe, policy="prebuilt", sealed=True)
+    entry = build_prepared(root, recipe, sealed=True)
     (file,) = (entry / CONTENT).rglob("json/rows")
     file.chmod(0o644)
     file.write_text("cut")
@@ -125,7 +125,7 @@ def test_a_damaged_sealed_cache_is_refused_before_the_job_starts(tmp_path, recip
 
 
 def test_a_flipped_byte_is_found_by_its_digest(tmp_path, recipe):
-    entry = build_prepared(tmp_path / "root", recipe, policy="prebuilt", sealed=True)
+    entry = build_prepared(tmp_path / "root", recipe, sealed=True)
     (file,) = (entry / CONTENT).rglob("json/rows")
     file.chmod(0o644)
     file.write_text('{"a": 7}\n')

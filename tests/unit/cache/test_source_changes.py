@@ -27,7 +27,7 @@ def file(tmp_path):
 def entry(tmp_path, file):
     """A cache of one source, which a command of the user's filled."""
     recipe = recipe_of((str(file),), prepare=("true",))
-    return build_prepared(tmp_path / "root", recipe, policy="prebuilt", sealed=True)
+    return build_prepared(tmp_path / "root", recipe, sealed=True)
 
 
 def written(path, content, time_ns):
@@ -93,7 +93,7 @@ def test_of_many_sources_a_few_are_named_and_the_others_counted(tmp_path):
     for path in files:
         path.write_bytes(CONTENT)
     recipe = recipe_of(tuple(map(str, files)), prepare=("true",))
-    entry = build_prepared(tmp_path / "root", recipe, policy="prebuilt", sealed=True)
+    entry = build_prepared(tmp_path / "root", recipe, sealed=True)
     for path in files:
         path.unlink()
     found = list(troubles(entry))
