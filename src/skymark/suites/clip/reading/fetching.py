@@ -1,18 +1,45 @@
-"""Data sets that lie elsewhere, brought to this disk: each once, in a directory of its own."""
+"""Fetching of data sets to this disk: by http file by file, or from the Hugging Face Hub."""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlsplit
+from urllib.request import Request, urlopen
 
+from skymark.cache.sharing import exclusively
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
+from skymark.suites.clip.reading.layout import (
+    CLASS_FILE,
+    LANGUAGE_FILE,
+    SHARD_COUNT_FILE,
+    TEMPLATE_FILE,
+    TYPE_FILE,
+    shards_of,
+)
 from skymark.suites.clip.specification import ClipSpecification, Source
+
+TIMEOUT_S = 60.0
+"""Time without a byte after which a server counts as away."""
+ATTEMPTS = 3
+BLOCK_BYTES = 1 << 20
+NOT_FOUND = 404
+METADATA = ("*.txt",)
+"""Files beside the splits: class names, templates, the data set's type."""
 
 
 def splits_of(specification: ClipSpecification) -> tuple[str, ...]:
-    """Return the splits that a cell reads, the one to score first."""
+    """Return the splits of a cell: the scored one first, then those of its linear probe."""
     probe = specification.linear_probe
     if probe is None:
         return (specification.split,)
@@ -21,7 +48,7 @@ def splits_of(specification: ClipSpecification) -> tuple[str, ...]:
 
 
 def local_directory(source: Source, cache: Path) -> Path:
-    """Return where a data set lies, or would lie once it is fetched.
+    """Return the directory of a data set, present or still to be fetched.
 
     Raises:
         DataError: it is on the hub and was not fetched.
@@ -29,8 +56,6 @@ def local_directory(source: Source, cache: Path) -> Path:
     if source.kind == "directory":
         return Path(source.address)
     if source.kind == "hub":
-        from skymark.suites.clip.reading.elsewhere import snapshot
-
         return snapshot(source.address, (), offline=True)
     slug = re.sub(r"[^\w.+-]", "_", source.name)[:80]
     return cache / "webdataset" / f"{slug}-{digest_of(source.address)[:12]}"
@@ -42,21 +67,156 @@ def fetch(
     cache: Path,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Bring splits of a data set to this disk, if they are not there; returns its directory.
+    """Fetch missing splits of a data set, and return its directory.
 
     Raises:
         DataError: the hub or server is away, or has no such data set or split.
     """
     if source.kind == "hub":
-        from skymark.suites.clip.reading.elsewhere import snapshot
-
         announce(f"fetching {source.name} from the hub")
         return snapshot(source.address, splits)
     if source.kind == "url":
-        from skymark.suites.clip.reading.elsewhere import download
-
         return download(source.address, splits, local_directory(source, cache), announce)
     directory = Path(source.address)
     if not directory.is_dir():
         raise DataError(f"{directory} is no directory; check the name of the data set")
     return directory
+
+
+def download(
+    address: str, splits: tuple[str, ...], directory: Path, announce: Callable[[str], None]
+) -> Path:
+    """Bring the splits of a data set in CLIP_benchmark's layout to a directory.
+
+    Processes that want the same data set wait for the first, so each file is fetched once.
+
+    Raises:
+        DataError: the server is away, or lacks a file.
+    """
+    if urlsplit(address).scheme not in {"http", "https"}:
+        raise DataError(f"{address} is no http or https address")
+    directory.mkdir(parents=True, exist_ok=True)
+    with exclusively(directory, announce):
+        for name in (TYPE_FILE, LANGUAGE_FILE, CLASS_FILE, TEMPLATE_FILE):
+            _fetch(address, name, directory, required=False)
+        for split in splits:
+            _fetch(address, f"{split}/{SHARD_COUNT_FILE}", directory)
+            for shard in shards_of(directory, split):
+                name = f"{split}/{shard.name}"
+                if not (directory / name).exists():
+                    announce(f"fetching {address}/{name}")
+                _fetch(address, name, directory)
+    return directory
+
+
+def _fetch(address: str, name: str, directory: Path, *, required: bool = True) -> None:
+    """Fetch one file, if it is not there; it gets its name when all its bytes have come."""
+    file = directory / name
+    absent = file.with_name(f".{file.name}.absent")
+    if file.exists() or (not required and absent.exists()):
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    url = f"{address.rstrip('/')}/{quote(name)}"
+    for attempt in range(ATTEMPTS):
+        try:
+            _stream(url, file)
+            return
+        except HTTPError as error:
+            if error.code == NOT_FOUND and not required:
+                absent.touch()
+                return
+            if error.code < 500 or attempt == ATTEMPTS - 1:
+                raise DataError(f"{url}: {error}; check the address of the data set") from error
+        except (URLError, OSError, HTTPException, ValueError) as error:
+            if attempt == ATTEMPTS - 1:
+                raise DataError(f"{url} could not be fetched ({error}); run again") from error
+        time.sleep(2.0**attempt)
+
+
+def _stream(url: str, file: Path) -> None:
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    request = Request(url, headers={"User-Agent": "skymark"})  # noqa: S310 -- http(s) was checked
+    try:
+        with urlopen(request, timeout=TIMEOUT_S) as answer, part.open("wb") as out:  # noqa: S310
+            received = 0
+            while block := answer.read(BLOCK_BYTES):
+                received += out.write(block)
+            expected = answer.headers.get("Content-Length")
+            if expected is not None and int(expected) != received:
+                raise OSError(f"{received:,} of {int(expected):,} bytes came")
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def snapshot(address: str, splits: tuple[str, ...], *, offline: bool = False) -> Path:
+    """Return the directory of a data set, with the files of some splits in it.
+
+    The hub's client fetches what is missing, each file whole or not at all, and lets processes
+    that want the same file wait for one another.
+
+    Args:
+        address: ``OWNER/NAME``, or ``OWNER/NAME@REVISION``.
+        splits: to fetch.
+        offline: look at this disk alone.
+
+    Raises:
+        DataError: the hub is away or has no such data set, or it was not fetched.
+    """
+    if not offline and (there := _complete(address, splits)) is not None:
+        return there
+    name, _, revision = address.partition("@")
+    patterns = [*METADATA, *(f"{split}/*" for split in splits)]
+    with _explained(address) as client:
+        found = Path(
+            client.snapshot_download(
+                name,
+                repo_type="dataset",
+                revision=revision or None,
+                allow_patterns=patterns,
+                local_files_only=offline,
+            )
+        )
+    for split in splits:
+        if not (found / split).is_dir():
+            raise DataError(f"{address} has no split {split!r} on the hub")
+    return found
+
+
+def _complete(address: str, splits: tuple[str, ...]) -> Path | None:
+    """Return the directory if all shards of the splits are on this disk: then the hub may be away.
+
+    The client gives a file its name when all its bytes have come.
+    """
+    try:
+        found = snapshot(address, (), offline=True)
+        shards = [shard for split in splits for shard in shards_of(found, split)]
+    except DataError:
+        return None
+    return found if all(shard.exists() for shard in shards) else None
+
+
+@contextmanager
+def _explained(address: str) -> Iterator[Any]:
+    """Yield the hub's client; add the next action to its errors."""
+    client = import_module("huggingface_hub")
+    errors = import_module("huggingface_hub.errors")
+    try:
+        yield client
+    except errors.GatedRepoError as error:
+        raise DataError(f"{address} is gated; ask for access on its page, set HF_TOKEN") from error
+    except errors.RevisionNotFoundError as error:
+        raise DataError(f"{address} has no such revision; check what follows the @") from error
+    except errors.RepositoryNotFoundError as error:
+        raise DataError(
+            f"{address}: the hub has no such data set, or it is private; check the name or set "
+            "HF_TOKEN"
+        ) from error
+    except errors.LocalEntryNotFoundError as error:
+        raise DataError(f"{address} is not on this disk, and the hub is away ({error})") from error
+    except (errors.HTTPError, OSError) as error:
+        raise DataError(
+            f"{address} could not be fetched ({error}); check the network and run again"
+        ) from error

@@ -11,7 +11,7 @@ import pytest
 
 from skymark.model.errors import DataError
 from skymark.model.record import Cell
-from skymark.suites.clip.reading import elsewhere
+from skymark.suites.clip.reading import fetching
 from skymark.suites.clip.reading.fetching import fetch, local_directory
 from skymark.suites.clip.reading.opening import open_split
 from skymark.suites.clip.specification import ClipSpecification, Model, Source, Weights
@@ -57,7 +57,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def server(shapes, monkeypatch):
-    monkeypatch.setattr(elsewhere.time, "sleep", lambda _: None)
+    monkeypatch.setattr(fetching.time, "sleep", lambda _: None)
     handler = functools.partial(Handler, directory=str(shapes.parent))
     running = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     running.asked, running.failures = [], []
