@@ -63,7 +63,9 @@ def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
 
 
 @pytest.mark.parametrize(
-    "given", [CostOptions(workers=2), CostOptions(set=("workers=2",))], ids=["option", "set"]
+    "given",
+    [CostOptions(own={"workers": 2}), CostOptions(set=("workers=2",))],
+    ids=["option", "set"],
 )
 def test_a_setting_cannot_be_given_besides_its_grid(given: CostOptions):
     with pytest.raises(UsageError, match="workers is in --grid and given besides"):
