@@ -17,8 +17,8 @@ from sky_rehearsal.machine import Machine
 from skymark.cloud.machine_script import TIMER, arming
 from skymark.cloud.sky import tasks
 from skymark.cloud.sky.internals import run_on_nodes
-from tests.cloud.test_lambda_api import Provider, provider
 from tests.cloud.test_machine import Lab, lab
+from tests.unit.sky_rehearsal.test_lambda_api import Provider, provider
 
 __all__ = ["lab", "provider"]
 

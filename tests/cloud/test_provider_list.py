@@ -24,8 +24,8 @@ from skymark.cloud.sky.catalogue import at_told_price, told_prices_usd, with_tol
 from skymark.cloud.sky.clusters import ProviderList
 from skymark.cloud.waiting import clock_s
 from skymark.model.errors import UsageError
-from tests.cloud.test_lambda_api import Provider
 from tests.unit.cloud.cost.conftest import offer, quote_of
+from tests.unit.sky_rehearsal.test_lambda_api import Provider
 
 pytestmark = [
     pytest.mark.cloud,
