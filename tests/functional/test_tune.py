@@ -50,6 +50,6 @@ def test_a_tune_names_a_library_with_settings_the_ceilings_and_a_command(tmp_pat
     assert told["needed_rate"] > 0
     words = shlex.split(told["command"])
     _, bound, _ = app.parse_args(words[1:], exit_on_error=False)
-    assert bound.arguments["env"] == "current"
+    assert bound.arguments["how"].env == "current"
     (cell,) = [one.cell for one in bound.arguments["options"].plan().cells]
     assert cell.settings == told["settings"]

@@ -291,7 +291,9 @@ def with_options(command: Callable[..., int], options: type[PlanOptions]) -> Cal
     )
 
     def of_suite(*arguments: Any, **named: Any) -> int:
-        return command(*arguments, **{"options": default} | named)
+        given = shown.bind(*arguments, **named)
+        given.apply_defaults()
+        return command(*given.args, **given.kwargs)
 
     of_suite.__doc__ = command.__doc__
     of_suite.__dict__["__signature__"] = shown

@@ -46,7 +46,7 @@ def rendered(capsys):
 def asked_by(*options: str) -> tuple[Plan, str]:
     """Return the plan and the split that options of `run` ask for; a manifest's pods share them."""
     _, bound, _ = app.parse_args(["run", *options], exit_on_error=False, print_error=False)
-    return wanted_plan(bound.arguments["options"], None), bound.arguments["split"]
+    return wanted_plan(bound.arguments["options"], None), bound.arguments["how"].split
 
 
 def taken(pod: Pod, monkeypatch) -> list[str]:
@@ -98,8 +98,8 @@ def test_pods_run_with_the_cache_policy_that_was_asked_for(kind, rendered):
     for pod in wave:
         passed_on = full_runner.read(pod.words).passed_on
         _, bound, _ = app.parse_args(["run", *passed_on], exit_on_error=False, print_error=False)
-        asked = bound.arguments["cache_policy"], bound.arguments["cache_root"]
-        assert asked == ("shared", Path("/mnt/caches"))
+        how = bound.arguments["how"]
+        assert (how.cache_policy, how.cache_root) == ("shared", Path("/mnt/caches"))
 
 
 def test_words_with_a_dollar_stay_as_they_are(rendered):
