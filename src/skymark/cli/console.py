@@ -1,27 +1,14 @@
-"""Consoles for text that others wrote, and the progress of a run on them."""
+"""Consoles and streams for text of other programs, shown without its control characters."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
-from types import TracebackType
-from typing import Self, TextIO, cast
+from typing import TextIO, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.segment import Segment
-from rich.text import Text
 
-from skymark.model.record import Cell, Record, Status
 from skymark.report.text import plain
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -95,126 +82,3 @@ class PlainStream:
 def plain_stream(stream: TextIO) -> TextIO:
     """Return a stream for the output of another machine, written to one of this process's."""
     return cast(TextIO, PlainStream(stream))
-
-
-STYLES = {
-    Status.OK: "green",
-    Status.INVALID: "bold red",
-    Status.FAILED: "red",
-    Status.TIMEOUT: "red",
-    Status.SKIPPED: "yellow",
-    Status.UNSUPPORTED: "dim",
-}
-
-
-class TimeLeftColumn(ProgressColumn):
-    """Time that is left: at first by the plan's estimate, and more and more by the rounds so far.
-
-    Args:
-        expected_s: by the estimate, of the whole.
-    """
-
-    def __init__(self, expected_s: float) -> None:
-        super().__init__()
-        self._expected_s = expected_s
-
-    def render(self, task: Task) -> Text:
-        """Return it as h:mm:ss."""
-        left_s = time_left_s(
-            self._expected_s, task.elapsed or 0.0, task.completed, task.total or 0.0
-        )
-        return Text(str(timedelta(seconds=round(left_s))), style="progress.remaining")
-
-
-def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: float) -> float:
-    """Return the time that is left, of an estimate and of what is done."""
-    if not completed or not total:
-        return expected_s
-    done = min(1.0, completed / total)
-    whole_s = (1 - done) * expected_s + done * (elapsed_s / done)
-    return (1 - done) * whole_s
-
-
-class ProgressObserver:
-    """Shows cell, round and times. Implements `skymark.execute.measurer.Observer`.
-
-    Args:
-        console: where it is shown.
-        expected_s: time that the run takes, as estimated.
-    """
-
-    def __init__(self, console: Console, expected_s: float) -> None:
-        self._console = console
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeLeftColumn(expected_s),
-            console=console,
-            disable=not console.is_terminal,
-            transient=True,
-            expand=True,
-        )
-        self._skipped: set[tuple[str, str]] = set()
-        self._task = self._progress.add_task("starting", total=None)
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def stage(self, text: str) -> None:
-        """Show a step before the measuring."""
-        self._progress.update(self._task, description=text)
-        self._console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
-
-    def planned(self, steps: int) -> None:
-        """Set the bar's length."""
-        self._progress.reset(self._task, total=steps, description="measuring")
-
-    def measuring(self, cell: Cell, round: int) -> None:
-        """Show the cell and round under way."""
-        text = f"round {round + 1}  {cell.label}  {cell.adapter}"
-        self._progress.update(self._task, description=text)
-
-    def measured(self, cell: Cell, round: int) -> None:
-        """Move the bar."""
-        del cell, round
-        self._progress.advance(self._task)
-        self._stretch()
-
-    def _stretch(self) -> None:
-        """Let the bar grow where rounds beyond the planned ones are needed."""
-        task = self._progress.tasks[self._task]
-        if task.total is not None and task.completed > task.total:
-            self._progress.update(self._task, total=task.completed)
-
-    def ended(self, record: Record, *, rounds_left: int = 0) -> None:
-        """Say how a cell ended, if it did not end well."""
-        self._progress.advance(self._task, rounds_left)
-        cause = record.cause.message.partition("\n")[0] if record.cause else ""
-        if record.status is Status.SKIPPED or record.was_not_set_up:
-            # What keeps one cell of an adapter from running mostly keeps all of them from it.
-            if (record.cell.adapter, cause) not in self._skipped:
-                self._say(record.status, f"{record.cell.adapter}: {cause}")
-            self._skipped.add((record.cell.adapter, cause))
-        elif record.status.is_bad:
-            self._say(record.status, f"{record.cell.label}  {record.cell.adapter}: {cause}")
-
-    def _say(self, status: Status, text: str) -> None:
-        self._console.print(
-            f"{status.value:>11}  {text}",
-            style=STYLES[status],
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )

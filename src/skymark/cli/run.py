@@ -188,7 +188,7 @@ def run(
 def measure(wanted: Plan, how: RunOptions) -> int:
     """Measure a plan, show the run, and return the exit status of `run`."""
     from skymark.cli.cache_of_run import caches_of_run
-    from skymark.cli.console import ProgressObserver
+    from skymark.cli.progress import ProgressObserver
     from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import say_what_was_stored
 

@@ -293,7 +293,7 @@ def _carried_out(
 ) -> TuningReport:
     """Measure the candidates rung by rung, then the machine itself."""
     from skymark.cache.location import cache_directory
-    from skymark.cli.console import ProgressObserver
+    from skymark.cli.progress import ProgressObserver
     from skymark.execute.session import run as carry_out
     from skymark.execute.sweeps import Sweeps
     from skymark.execute.tune import tune as measure_rungs

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from skymark.cli.console import ProgressObserver, time_left_s
+from skymark.cli.progress import ProgressObserver, time_left_s
 from skymark.model.record import Cause, Cell, Record, Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

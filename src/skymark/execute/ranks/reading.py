@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import combinations
 
-from skymark.cache.jobs import PARTS
 from skymark.execute.ranks.rank import (
     ALONE,
     LARGEST,
@@ -321,6 +320,8 @@ def turn_of(variables: Variables) -> int:
     Where its numbers have gaps that nothing tells, it has the largest place that they leave. What
     is no number does not count.
     """
+    from skymark.cache.jobs import PARTS  # plans, which need no turn, are quicker without it
+
     turns = [_number_or_none(variables, name) or 0 for name in PARTS]
     return max(_slurm_turn(variables), *turns)
 
