@@ -20,8 +20,9 @@ from typing import Any
 
 from skymark.execute.planner import load_profile, make_plan, write_plan
 from skymark.execute.tune import candidates_of
-from skymark.model.plan import Plan, Selection
+from skymark.model.plan import Plan
 from skymark.model.record import Record, Status
+from skymark.model.requests import Work
 from skymark.rundir.reader import read_record
 from skymark.suites.loading.registry import adapters, scenario_class
 from skymark.suites.loading.storage_formats import HTTP
@@ -82,13 +83,15 @@ def plan_of(scenario: str, points: Sequence[Point]) -> Plan:
         settings = {name: point[name] for name in ("workers", "prefetch") if name in point}
         settings |= {"batch_size": sizes[point["batch"]]}
         axis = [f"ranks={point['ranks']}"] if "ranks" in point else []
-        selection = Selection(
+        work = Work(
             scenarios=(f"{scenario}:tiny",),
+            effort="check",
+            timeout_s=TIMEOUT_S,
             adapters=(point["loader"],),
             settings=settings,
             options={"axis": axis},
         )
-        plan = make_plan(load_profile("ci_cpu"), selection, effort="check", timeout_s=TIMEOUT_S)
+        plan = make_plan(load_profile("ci_cpu"), work)
         plans.append((settings, plan))
     return candidates_of(plans)
 

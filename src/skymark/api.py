@@ -14,9 +14,9 @@ from weakref import finalize
 
 from skymark.execute.planner import load_profile, make_plan, read_plan
 from skymark.model.errors import UsageError
-from skymark.model.plan import Plan, Selection
+from skymark.model.plan import Plan
 from skymark.model.record import Status
-from skymark.model.requests import Results, Work
+from skymark.model.requests import DEFAULT_RESULTS, Results, Work
 from skymark.rundir.layout import new_run_id
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from skymark.report.compare import Across, Comparison
     from skymark.report.results import Run
 
-RESULTS = Path("results")
-"""Directory of runs that have no directory of their own."""
 LATEST = 10
 """Earlier runs that an estimate of time looks into: all of them would take seconds."""
 
@@ -42,21 +40,7 @@ def plan(work: Work | Path) -> Plan:
     """
     if not isinstance(work, Work):
         return read_plan(Path(work))
-    selection = Selection(
-        scenarios=work.scenarios,
-        adapters=work.adapters,
-        settings=work.settings,
-        options=work.options,
-    )
-    return make_plan(
-        load_profile(work.profile),
-        selection,
-        work.effort,
-        work.rounds,
-        timeout_s=work.timeout_s,
-        time=work.time,
-        goal=work.goal,
-    )
+    return make_plan(load_profile(work.profile), work)
 
 
 def expected_time(plan: Plan, part: Shard | None = None, *, in_pairs: bool = False) -> RunTime:
@@ -70,10 +54,12 @@ def expected_time(plan: Plan, part: Shard | None = None, *, in_pairs: bool = Fal
     from skymark.execute.duration import run_time
     from skymark.rundir.history import read_history
 
-    return run_time(plan, read_history(RESULTS, plan, latest=LATEST), part, in_pairs=in_pairs)
+    return run_time(
+        plan, read_history(DEFAULT_RESULTS, plan, latest=LATEST), part, in_pairs=in_pairs
+    )
 
 
-def run(  # each says one thing about how to measure
+def run(
     work: Work | Plan,
     results: Results | None = None,
     *,
@@ -133,12 +119,7 @@ def run(  # each says one thing about how to measure
         strategy = Pairs(revision, retry)
     finished = carry_out(
         planned,
-        Results(
-            output=chosen.output,
-            stores=wanted_urls(chosen.stores, os.environ),
-            resume=chosen.resume,
-            store_wait_s=chosen.store_wait_s,
-        ),
+        chosen.model_copy(update={"stores": wanted_urls(chosen.stores, os.environ)}),
         observer or SilentObserver(),
         strategy,
         own=own_venvs,
@@ -163,7 +144,7 @@ def _opened(finished: FinishedRun) -> Run:
 
 def new_directory(profile: str) -> Path:
     """Return the directory of a new run of a profile."""
-    return RESULTS / new_run_id(profile, datetime.now(UTC))
+    return DEFAULT_RESULTS / new_run_id(profile, datetime.now(UTC))
 
 
 def open(place: Path | str) -> Run:  # the public function is `skymark.open`

@@ -14,8 +14,8 @@ from skymark.execute.planner import load_profile, make_plan
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Figure
-from skymark.model.plan import Selection
 from skymark.model.record import Record, Status
+from skymark.model.requests import Work
 from skymark.model.schema import sealed
 from skymark.suite.registry import suite_named
 
@@ -32,8 +32,8 @@ WHAT = ("--models", "all", "--datasets", "all", "--tasks", *TASKS)
 def many(tmp_path_factory):
     """A run of so many pairs, some of which are pending."""
     directory = tmp_path_factory.mktemp("runs") / "many"
-    selection = Selection(scenarios=("all",), adapters=("all",), options={"tasks": list(TASKS)})
-    plan = make_plan(load_profile("clip"), selection)
+    work = Work(scenarios=("all",), adapters=("all",), options={"tasks": list(TASKS)})
+    plan = make_plan(load_profile("clip"), work)
     plan = plan.model_copy(update={"cells": plan.cells[:PAIRS]})
     cells = [one.cell for one in plan.cells]
     (directory / "records").mkdir(parents=True)

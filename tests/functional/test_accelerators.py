@@ -20,8 +20,8 @@ from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs, import_root
 from skymark.machine.facts import has_driver
 from skymark.machine.nvidia import Unit
-from skymark.model.plan import Selection
 from skymark.model.record import Status
+from skymark.model.requests import Work
 from skymark.rundir.directory import RunDirectory
 from skymark.suites.loading.suite import LoadingSuite
 from tests.scripted_suite import Witness
@@ -44,8 +44,8 @@ def skymark_is_importable(monkeypatch):
 
 def records_of(slug, target, python, directory):
     """Run a small cell as for an accelerator, in an interpreter that has none."""
-    selection = Selection(scenarios=("TAB-1:small",), adapters=(slug,))
-    plan = make_plan(load_profile("ci_cpu"), selection, "check")
+    work = Work(scenarios=("TAB-1:small",), adapters=(slug,), effort="check")
+    plan = make_plan(load_profile("ci_cpu"), work)
     effort = plan.effort.model_copy(
         update={"limits": {**plan.effort.limits, "verified_elements": 32}}
     )

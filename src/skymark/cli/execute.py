@@ -14,7 +14,6 @@ from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.cli.cost import print_quote
 from skymark.cli.grid import points, points_of_job
 from skymark.cli.parameters import (
-    DEFAULT_RESULTS,
     HOW,
     JOB,
     NODES,
@@ -38,7 +37,7 @@ from skymark.cli.rented_options import (
 )
 from skymark.cli.splitting import print_parts
 from skymark.model.errors import UsageError
-from skymark.model.requests import Job, Results
+from skymark.model.requests import DEFAULT_RESULTS, Job, Results
 
 if TYPE_CHECKING:
     from skymark.cloud import Left, Quoted

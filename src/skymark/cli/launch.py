@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from skymark.cli.cost import how_to_share, print_quote
-from skymark.cli.parameters import DEFAULT_RESULTS, Detach, JobName, Output, ProfileName
+from skymark.cli.parameters import Detach, JobName, Output, ProfileName
 from skymark.cli.rented_options import (
     DEFAULT_LAUNCH,
     DEFAULT_LIMITS,
@@ -23,7 +23,7 @@ from skymark.cli.rented_options import (
     VariableOptions,
 )
 from skymark.cli.splitting import print_parts
-from skymark.model.requests import Job, Results
+from skymark.model.requests import DEFAULT_RESULTS, Job, Results
 
 if TYPE_CHECKING:
     from skymark.cloud import Quoted

@@ -14,10 +14,10 @@ from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.console import plain_stream
-from skymark.cli.parameters import COUNT, DEFAULT_RESULTS, MOST, NODE, Cluster, Output
+from skymark.cli.parameters import COUNT, MOST, NODE, Cluster, Output
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.model.requests import Results
+from skymark.model.requests import DEFAULT_RESULTS, Results
 
 if TYPE_CHECKING:
     from skymark.cloud.sky.jobs import QueuedJob

@@ -54,7 +54,6 @@ Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status`
 Output = Annotated[
     Path, Parameter(group=RESULTS, help="Directory of runs; this one gets a directory in it.")
 ]
-DEFAULT_RESULTS = Path("results")
 
 JobName = Annotated[
     str | None,

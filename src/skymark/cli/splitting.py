@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from heapq import heapreplace
 
-from skymark.api import LATEST, RESULTS
+from skymark.api import LATEST
 from skymark.cli.caller import note, print_json, say
 from skymark.cli.tables import print_rows
 from skymark.execute.duration import run_time
@@ -28,6 +28,7 @@ from skymark.execute.ranks.reading import rank_here
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.requests import DEFAULT_RESULTS
 from skymark.report.text import MISSING, duration
 from skymark.rundir.history import PastRun, read_history
 
@@ -135,7 +136,7 @@ def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[st
     """
     items = items_of(plan.cells)
     parts = worker_parts(split, items)
-    history = read_history(RESULTS, plan, latest=LATEST)
+    history = read_history(DEFAULT_RESULTS, plan, latest=LATEST)
     times = {one.number: _time_of(plan, one.keys, history) for one in parts if one.keys}
     if not times:
         raise UsageError("the plan has no cells; choose other --scenarios or --adapters")

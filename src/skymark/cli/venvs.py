@@ -8,18 +8,19 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+import skymark
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.parameters import Env
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.accelerator import target_of
-from skymark.execute.planner import load_profile, make_plan, read_plan
+from skymark.execute.planner import read_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.execute.venvs import Venvs, adapters_here, install_line
 from skymark.machine.facts import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.machine import Platform
-from skymark.model.plan import Selection
+from skymark.model.requests import Work
 from skymark.model.sizes import size_text
 from skymark.model.venv import VenvSpec
 from skymark.report.text import MISSING
@@ -148,7 +149,7 @@ def _wanted(
         plan = read_plan(plan_file)
         return venvs_of_plan(plan, target_of(plan.platform))
     if profile is not None:
-        plan = make_plan(load_profile(profile), Selection())
+        plan = skymark.plan(Work(profile=profile))
         return venvs_of_plan(plan, target_of(plan.platform))
     return venvs_named(names, suites(), target_of(platform))
 

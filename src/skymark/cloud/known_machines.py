@@ -21,7 +21,7 @@ from skymark.cloud.errors import NameTakenError, UnknownMachineError
 from skymark.cloud.rented_run import RentedRun
 from skymark.execute.planner import write_plan
 from skymark.machine.private_directory import own_folder, private_directory
-from skymark.model.base import Frozen
+from skymark.model.base import Frozen, faults_of
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.plain_files import write_whole
@@ -138,8 +138,8 @@ def recall(name: str) -> RentedRun:
         raise UnknownMachineError(
             f"{name} was not hired from here; `skymark status` shows what was"
         ) from error
-    except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+    except (ValidationError, UsageError) as error:
+        faults = faults_of(error) if isinstance(error, ValidationError) else [str(error)]
         raise UsageError(
             f"the note of {name} in {path} is damaged ({'; '.join(faults)}); end the machine with "
             f"`skymark down {name}`"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from skymark.model.base import faults_of
 from skymark.model.duration import seconds_of
-from skymark.model.effort import Allotment, Effort, Goal
+from skymark.model.effort import Allotment, Effort
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
 from skymark.model.record import SCHEMA_VERSION
+from skymark.model.requests import Work
 from skymark.plain_files import named_by_user, read_named, write_whole
 from skymark.resources import resource_directory
 from skymark.suite.contract import Suite
@@ -22,42 +23,28 @@ from skymark.suite.registry import suite_named
 
 def make_plan(
     profile: Profile,
-    selection: Selection,
-    effort: str | None = None,
-    rounds: int | None = None,
-    timeout_s: float | None = None,
-    time: str | None = None,
-    goal: Goal | None = None,
+    work: Work,
 ) -> Plan:
-    """Plan a run: the command line's selection over the profile's.
+    """Plan a run: the request's values over the profile's.
 
     Args:
-        profile: gives the suite, and scenarios, adapters, effort and settings where the selection
-            has none.
-        selection: what the command line asked for.
-        effort: the name of one of the suite's; None for the profile's.
-        rounds: exactly this many rounds per cell; None for the effort's bounds.
-        timeout_s: the longest time of a round; None for the effort's.
-        time: of all rounds, such as ``20m``; None for the profile's, which ``rounds`` sets aside.
-        goal: the aim that the time is spent on; None for the profile's.
+        profile: gives the suite, and all that the request leaves out.
+        work: the request; its own `profile` does not count.
 
     Raises:
-        UsageError: a name is unknown, a number or time means nothing, options contradict one
-            another, or nothing is left to run.
+        UsageError: a name is unknown, a goal has no time, or nothing is left to run.
     """
     suite = suite_named(profile.suite)
-    bounds = _bounds(suite, effort or profile.effort, rounds, timeout_s)
-    allotment = _allotment(suite, profile, rounds, time, goal)
-    merged = selection.model_copy(
-        update={
-            "platform": profile.platform,
-            "scenarios": selection.scenarios or profile.scenarios,
-            "size": selection.size or profile.size,
-            "adapters": selection.adapters or profile.adapters,
-            "settings": {**profile.settings, **selection.settings},
-        }
+    bounds = _bounds(suite, profile, work)
+    selection = Selection(
+        platform=profile.platform,
+        scenarios=work.scenarios or profile.scenarios,
+        size=profile.size,
+        adapters=work.adapters or profile.adapters,
+        settings={**profile.settings, **work.settings},
+        options=work.options,
     )
-    cells = suite.plan(merged, bounds)
+    cells = suite.plan(selection, bounds)
     if not cells:
         raise UsageError("the selection has no cell; name at least one scenario and one adapter")
     return Plan(
@@ -65,47 +52,37 @@ def make_plan(
         profile=profile.name,
         platform=profile.platform,
         effort=bounds,
-        allotment=allotment,
-        settings=merged.settings,
+        allotment=_allotment(suite, profile, work),
+        settings=selection.settings,
         settings_from={
-            name: "command line" if name in selection.settings else "profile"
-            for name in merged.settings
+            name: "command line" if name in work.settings else "profile"
+            for name in selection.settings
         },
         cells=tuple(cells),
     )
 
 
-def _bounds(suite: Suite, name: str, rounds: int | None, timeout_s: float | None) -> Effort:
-    """Return an effort of a suite, with the rounds and the time limit that were asked for."""
+def _bounds(suite: Suite, profile: Profile, work: Work) -> Effort:
+    """Return an effort of a suite, with the rounds and the time limit of a request."""
+    name = work.effort or profile.effort
     if name not in suite.efforts:
         raise UnknownNameError("effort", name, suite.efforts)
     update: dict[str, object] = {}
-    if rounds is not None:
-        if rounds < 1:
-            raise UsageError(f"--rounds {rounds} must be at least 1")
-        update |= {"min_rounds": rounds, "max_rounds": rounds}
-    if timeout_s is not None:
-        if not 0 < timeout_s < math.inf:
-            raise UsageError(f"--timeout {timeout_s:g} must be a number above 0 seconds")
-        update |= {"cell_timeout_s": timeout_s}
+    if work.rounds is not None:
+        update |= {"min_rounds": work.rounds, "max_rounds": work.rounds}
+    if work.timeout_s is not None:
+        update |= {"cell_timeout_s": work.timeout_s}
     return suite.efforts[name].model_copy(update=update)
 
 
-def _allotment(
-    suite: Suite, profile: Profile, rounds: int | None, time: str | None, goal: Goal | None
-) -> Allotment | None:
-    """Return the time that was asked for, else the profile's; None where there is none."""
-    if rounds is not None:
-        if time is not None or goal is not None:
-            raise UsageError(
-                f"--rounds {rounds} is a number of rounds, and --time and --goal give rounds to "
-                "the cells that need them; leave one of them out"
-            )
+def _allotment(suite: Suite, profile: Profile, work: Work) -> Allotment | None:
+    """Return the time of a request, else the profile's; None where there is none."""
+    if work.rounds is not None:
         return None
-    wanted = profile.time if time is None else time
+    wanted = profile.time if work.time is None else work.time
     if wanted is None:
-        if goal is not None:
-            raise UsageError(f"--goal {goal} needs --time, which is spent on it, such as 20m")
+        if work.goal is not None:
+            raise UsageError(f"--goal {work.goal} needs --time, which is spent on it, such as 20m")
         return None
     time_s = seconds_of(wanted, "--time")
     metric = suite.declaration.primary_metric
@@ -114,7 +91,7 @@ def _allotment(
             f"--time gives rounds to what varies from round to round, and {metric.heading} of the "
             f"suite {suite.name} does not; leave it out"
         )
-    return Allotment(time_s=time_s, goal=goal or profile.goal or "table")
+    return Allotment(time_s=time_s, goal=work.goal or profile.goal or "table")
 
 
 def profile_paths() -> dict[str, Path]:
@@ -140,7 +117,7 @@ def load_profile(name: str) -> Profile:
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"profile {path}: {error}; mend the file") from error
     except ValidationError as error:
-        raise UsageError(f"profile {path}: {faults_of(error, Profile)}") from error
+        raise UsageError(f"profile {path}: {faults_of_profile(error)}") from error
     if profile.time is not None:
         seconds_of(profile.time, f"profile {path}: time")
     elif profile.goal is not None:
@@ -148,13 +125,13 @@ def load_profile(name: str) -> Profile:
     return profile
 
 
-def faults_of(error: ValidationError, model: type[Profile]) -> str:
+def faults_of_profile(error: ValidationError) -> str:
     """Return the faults of a profile in one line, with the nearest key for an unknown one."""
     faults: list[str] = []
     for fault in error.errors():
         key = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            faults.append(str(UnknownNameError("key", key, model.model_fields)))
+            faults.append(str(UnknownNameError("key", key, Profile.model_fields)))
         else:
             given = "" if fault["type"] == "missing" else f" = {fault['input']!r}"
             faults.append(f"{key}{given}: {fault['msg']}")
@@ -211,9 +188,7 @@ def _fault(data: bytes, error: ValidationError) -> str:
             f"is a plan of {age} skymark (schema {version}, here {SCHEMA_VERSION}); {remedy}: "
             f"{MAKE_ONE}"
         )
-    fault = error.errors()[0]
-    place = ".".join(str(part) for part in fault["loc"])
-    return f"is no whole plan: {place}: {fault['msg']}; {MAKE_ONE}"
+    return f"is no whole plan: {faults_of(error)[0]}; {MAKE_ONE}"
 
 
 def _check(plan: Plan, path: Path) -> None:

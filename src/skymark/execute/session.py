@@ -121,8 +121,8 @@ class Session:
     @cached_property
     def path(self) -> Path:
         """The run's directory."""
-        new = Path("results") / new_run_id(self.plan.profile, datetime.now(UTC))
-        return self.results.output or new
+        new = new_run_id(self.plan.profile, datetime.now(UTC))
+        return self.results.output or self.results.directory / new
 
     @cached_property
     def suite(self) -> Suite:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 NonNegative = Annotated[FiniteFloat, Field(ge=0)]
 """A duration, a price or a share."""
@@ -34,6 +34,11 @@ class Frozen(BaseModel):
         for name in copied.__dict__.keys() - type(self).model_fields.keys():
             del copied.__dict__[name]
         return copied
+
+
+def faults_of(error: ValidationError) -> list[str]:
+    """Return each fault as ``place: reason``; the place is a path of keys joined by dots."""
+    return [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
 
 
 def digest_of(value: Any) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
-from skymark.model.base import Frozen
+from skymark.model.base import Frozen, faults_of
 from skymark.model.duration import seconds_of
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
@@ -17,9 +18,29 @@ DEFAULT_PROFILE = "ci_cpu"
 BOOT_TIMEOUT_S = 1200
 """SkyPilot itself would wait for ever."""
 STORE_WAIT_S = 600.0
+DEFAULT_RESULTS = Path("results")
+"""Directory of runs that have no directory of their own."""
 
 
-class Work(Frozen):
+class Request(Frozen):
+    """A request, which is whole and valid when it is made."""
+
+    if not TYPE_CHECKING:  # type checkers see the fields
+
+        def __init__(self, **values: Any) -> None:
+            """Make a request.
+
+            Raises:
+                UsageError: a field is unknown, or has no such value.
+            """
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                faults = "; ".join(faults_of(error))
+                raise UsageError(f"{type(self).__name__}: {faults}") from error
+
+
+class Work(Request):
     """Cells to measure, and how thoroughly.
 
     Raises:
@@ -65,10 +86,10 @@ class Work(Frozen):
         return self
 
 
-class Results(Frozen):
+class Results(Request):
     """Places of a run's results, and whether it goes on with what is there."""
 
-    directory: Path = Path("results")
+    directory: Path = DEFAULT_RESULTS
     """Directory of runs, in which a new run gets a directory."""
     output: Path | None = None
     """The run's own directory. None for a new one in `directory`."""
@@ -80,7 +101,7 @@ class Results(Frozen):
     """Seconds that the end of the run waits for a store that is away."""
 
 
-class Machine(Frozen):
+class Machine(Request):
     """Machines to hire: their kind, their place, and how long they stay.
 
     Raises:
@@ -145,7 +166,7 @@ class Machine(Frozen):
         return self
 
 
-class Limits(Frozen):
+class Limits(Request):
     """The most time and money of a run on rented machines; None for no limit."""
 
     deadline_s: int | None = Field(default=None, ge=1)
@@ -154,7 +175,7 @@ class Limits(Frozen):
     """USD of all machines together."""
 
 
-class Job(Frozen):
+class Job(Request):
     """The work of machines: a plan, or a command or YAML of the user's own."""
 
     name: str | None = None

@@ -86,7 +86,7 @@ def test_effort_rounds_and_time_limit_bound_the_measuring():
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "nan", "inf"])
 def test_a_time_limit_that_is_none_is_refused(timeout):
-    with pytest.raises(ValueError, match="timeout_s"):
+    with pytest.raises(UsageError, match="timeout_s"):
         PlanOptions(timeout=float(timeout)).plan()  # the command line refuses it before
 
 

@@ -19,8 +19,9 @@ from skymark.execute.planner import load_profile, make_plan
 from skymark.machine.facts import capture
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Figure
-from skymark.model.plan import Plan, Selection
+from skymark.model.plan import Plan
 from skymark.model.record import Cause, Record, Status
+from skymark.model.requests import Work
 from skymark.rundir.directory import RunDirectory
 from skymark.suite.registry import suite_named
 
@@ -32,7 +33,7 @@ SETS = ("wds/vtab/cifar10", "wds/mnist", "wds/mscoco_captions")
 @pytest.fixture
 def run(tmp_path):
     """A run of two models on three sets: one pair failed, one is pending."""
-    plan = make_plan(load_profile("clip"), Selection(scenarios=SETS, adapters=MODELS))
+    plan = make_plan(load_profile("clip"), Work(scenarios=SETS, adapters=MODELS))
     directory = tmp_path / "run"
     manifest = Manifest(
         run_id="run",

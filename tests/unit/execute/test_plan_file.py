@@ -8,13 +8,13 @@ import pytest
 
 from skymark.execute.planner import load_profile, make_plan, plan_text, read_plan, write_plan
 from skymark.model.errors import UsageError
-from skymark.model.plan import Selection
+from skymark.model.requests import Work
 
 
 @pytest.fixture(scope="module")
 def plan():
-    chosen = Selection(scenarios=("TAB-1",), adapters=("numpy", "grain"), settings={"workers": 0})
-    return make_plan(load_profile("ci_cpu"), chosen)
+    work = Work(scenarios=("TAB-1",), adapters=("numpy", "grain"), settings={"workers": 0})
+    return make_plan(load_profile("ci_cpu"), work)
 
 
 def test_a_plan_that_was_written_reads_back_as_the_same_plan(tmp_path, plan):

@@ -6,7 +6,7 @@ import pytest
 
 from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.plan import Selection
+from skymark.model.requests import Work
 
 GOOD = 'description = "mine"\nsuite = "loading"\nplatform = "cpu"\nscenarios = ["TAB-1"]\n'
 
@@ -21,7 +21,7 @@ def written(tmp_path, text):
 def test_every_profile_that_comes_with_skymark_can_be_planned(name):
     profile = load_profile(name)
     assert profile.name == name
-    assert make_plan(profile, Selection()).runnable
+    assert make_plan(profile, Work()).runnable
 
 
 LOADING = [name for name in profile_paths() if load_profile(name).suite == "loading"]
@@ -31,8 +31,8 @@ LOADING = [name for name in profile_paths() if load_profile(name).suite == "load
 def test_a_scenario_that_is_named_without_a_size_gets_the_profile_s(name):
     profile = load_profile(name)
     assert profile.size is not None
-    chosen = Selection(scenarios=("CV-1", "TAB-1:large"), adapters=("numpy",))
-    planned = make_plan(profile, chosen).cells
+    work = Work(scenarios=("CV-1", "TAB-1:large"), adapters=("numpy",))
+    planned = make_plan(profile, work).cells
     assert [one.cell.variant for one in planned] == [profile.size, "large"]
 
 

@@ -7,7 +7,7 @@ import pytest
 from skymark.execute.planner import load_profile, make_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.plan import Selection
+from skymark.model.requests import Work
 from skymark.model.venv import VenvSpec
 from skymark.suite.registry import suite_named, suites
 
@@ -30,8 +30,8 @@ class Sorts(type(LOADING)):
 
 
 def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
-    chosen = Selection(scenarios=("TAB-1", "DIST-1"), adapters=("numpy", "spdl", "grain@0.2.17"))
-    plan = make_plan(load_profile("ci_cpu"), chosen)
+    work = Work(scenarios=("TAB-1", "DIST-1"), adapters=("numpy", "spdl", "grain@0.2.17"))
+    plan = make_plan(load_profile("ci_cpu"), work)
     found = venvs_of_plan(plan, "cpu")
     assert list(found) == ["numpy", "spdl", "grain@0.2.17"]
     assert found["grain@0.2.17"].packages == ("grain==0.2.17",)
@@ -43,8 +43,8 @@ def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
 
 
 def test_a_library_that_no_package_installs_has_no_venv_to_build():
-    chosen = Selection(scenarios=("TAB-1", "CV-1"), adapters=("ffcv", "numpy"))
-    plan = make_plan(load_profile("ci_cpu"), chosen)
+    work = Work(scenarios=("TAB-1", "CV-1"), adapters=("ffcv", "numpy"))
+    plan = make_plan(load_profile("ci_cpu"), work)
     assert "ffcv" in {planned.cell.adapter for planned in plan.runnable}
     assert list(venvs_of_plan(plan, "cpu")) == ["numpy"]
 

@@ -16,9 +16,9 @@ from skymark.execute.session import FinishedRun, run
 from skymark.execute.sweeps import Sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.plan import Plan, Profile, Selection
+from skymark.model.plan import Plan, Profile
 from skymark.model.record import Cell, Record, Status
-from skymark.model.requests import Results
+from skymark.model.requests import Results, Work
 from skymark.model.venv import VenvSpec
 from skymark.rundir.reader import open_run
 
@@ -48,7 +48,7 @@ def found_by_workers(sorting: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def plan_of(*adapters: str, rounds: int = 1, **selected) -> Plan:
-    return make_plan(PROFILE, Selection(adapters=adapters, **selected), rounds=rounds)
+    return make_plan(PROFILE, Work(adapters=adapters, rounds=rounds, **selected))
 
 
 def test_a_plan_says_which_cells_share_a_process_and_a_machine():
@@ -86,7 +86,7 @@ def test_an_array_too_long_for_an_algorithm_is_refused_with_the_reason():
 )
 def test_a_wrong_name_or_value_is_refused_before_anything_starts(selected, reason):
     with pytest.raises((UsageError, UnknownNameError)) as refused:
-        make_plan(PROFILE, Selection(**selected))
+        make_plan(PROFILE, Work(**selected))
     assert reason in str(refused.value)
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.results import Results, launch_of, merge, stored_part
+from skymark.cloud.lifecycle.results import ReturnedResults, launch_of, merge, stored_part
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import running_machines
@@ -37,7 +37,7 @@ def bring_home(
     run: RentedRun,
     directory: Path,
     running: Callable[[str], int | None] = running_machines,
-) -> Results | None:
+) -> ReturnedResults | None:
     """Copy a run from every node of a cluster into one directory, and verify it there.
 
     Args:
@@ -85,7 +85,7 @@ def bring_home(
 
 def _copy(
     run: RentedRun, staging: Path, whole: Path, running: Callable[[str], int | None]
-) -> Results | None:
+) -> ReturnedResults | None:
     """Copy the parts of a run from their machines, make them one, and compare it with them.
 
     Where a machine is lost, what a store has of the run is one more part.

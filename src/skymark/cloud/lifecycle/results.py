@@ -39,7 +39,7 @@ UNKNOWN_PHASE = "run unknown"
 """Stands for all else that one says."""
 
 
-class Results(Frozen):
+class ReturnedResults(Frozen):
     """Results that came home, with what lacks of the plan."""
 
     directory: Path
@@ -70,7 +70,7 @@ class Results(Frozen):
         return not self.unequal and SUMS not in self.differing
 
 
-def bring_from_store(address: str, run: RentedRun, directory: Path) -> Results | None:
+def bring_from_store(address: str, run: RentedRun, directory: Path) -> ReturnedResults | None:
     """Bring a run from a store into a directory, and verify it there.
 
     Args:
@@ -131,7 +131,7 @@ def merge(
     directory: Path,
     plan_hash: str | None,
     left: Sequence[str] = (),
-) -> Results | None:
+) -> ReturnedResults | None:
     """Put the parts of a run, one from each machine, into one directory and verify the whole.
 
     Each machine ran other cells, so no file of one is in another's way but the manifest. One whose
@@ -191,7 +191,7 @@ def launch_of(cells: Iterable[Cell], run: RentedRun) -> str:
     return f"{shlex.join(words)}, and the options that it had besides"
 
 
-def problems_of(results: Results) -> tuple[str, ...]:
+def problems_of(results: ReturnedResults) -> tuple[str, ...]:
     """Return the problems of a run in words, none where it is as it should be."""
     problems = [
         f"node {node} is gone, and what it measured with it, as far as it is in no store"
@@ -259,7 +259,7 @@ def _completed(
     manifests: Sequence[Manifest],
     differing: Sequence[str],
     phases: tuple[str, ...],
-) -> Results:
+) -> ReturnedResults:
     """Write the manifest of the whole, and look for its planned cells."""
     head = manifests[0]
     plan_hash = plan_hash or head.plan_hash
@@ -287,7 +287,7 @@ def _completed(
     damaged = {*differing, *damages(run.path)} - {MANIFEST}  # which is written anew
     run.write_manifest(head.model_copy(update=update))
     run.write_sums(damaged)
-    return Results(
+    return ReturnedResults(
         directory=run.path,
         records=dict(counts),
         missing=tuple(id for id, record in found.items() if record is None),
@@ -298,8 +298,8 @@ def _completed(
 
 def _nothing(
     directory: Path, phases: tuple[str, ...], strange: Sequence[str], differing: Sequence[str]
-) -> Results:
-    return Results(
+) -> ReturnedResults:
+    return ReturnedResults(
         directory=directory,
         records={},
         missing=(),

@@ -18,7 +18,7 @@ from pathlib import Path
 from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.copying import bring_home
 from skymark.cloud.lifecycle.ending import is_gone
-from skymark.cloud.lifecycle.results import Results, bring_from_store, problems_of
+from skymark.cloud.lifecycle.results import ReturnedResults, bring_from_store, problems_of
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import find_cluster
@@ -78,7 +78,7 @@ def from_store(finished: Finished, results: Path) -> Retrieved:
 def brought(
     finished: Finished,
     results: Path,
-    bring: Callable[[Path], Results | None],
+    bring: Callable[[Path], ReturnedResults | None],
     *,
     nothing: str,
     later: str = "",
@@ -93,7 +93,7 @@ def brought(
         later: the command that brings them later, for messages.
     """
     problems: list[str] = []
-    damaged: Results | None = None
+    damaged: ReturnedResults | None = None
     with closing(homes(results)) as candidates:
         for home in candidates:
             directory = home / finished.run.run_id

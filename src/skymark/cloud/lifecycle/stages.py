@@ -17,7 +17,7 @@ from typing import ClassVar, Protocol, Self, TextIO
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.cost.quote import Quote
 from skymark.cloud.lifecycle.following import RunningJob
-from skymark.cloud.lifecycle.results import Results
+from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.jobs import JobEnd
@@ -89,7 +89,7 @@ class Retrieved:
     """A finished run whose results are home, as far as there are any."""
 
     finished: Finished
-    results: Results | None = None
+    results: ReturnedResults | None = None
     problems: tuple[str, ...] = ()
     """With the results, or with their way home."""
     safe: bool = True
@@ -114,7 +114,7 @@ class Over:
         return self.retrieved.finished.run
 
     @property
-    def results(self) -> Results | None:
+    def results(self) -> ReturnedResults | None:
         """The results that came home."""
         return self.retrieved.results
 

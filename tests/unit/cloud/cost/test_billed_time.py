@@ -10,8 +10,7 @@ from skymark.execute.duration import run_time
 from skymark.execute.partition.split import Split
 from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
-from skymark.model.plan import Selection
-from skymark.model.requests import Limits
+from skymark.model.requests import Limits, Work
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
 from tests.unit.rundir.past_runs import cell, plan, planned
@@ -130,8 +129,8 @@ def venv(*packages):
 
 def test_the_set_up_counts_the_venvs_of_the_chosen_adapters_and_no_others():
     def set_up(*adapters, profile="cpu"):
-        chosen = Selection(scenarios=("TAB-1",), adapters=adapters)
-        return set_up_time(make_plan(load_profile(profile), chosen))
+        work = Work(scenarios=("TAB-1",), adapters=adapters)
+        return set_up_time(make_plan(load_profile(profile), work))
 
     numpy, torch, both, everything = (
         set_up(*names) for names in (("numpy",), ("pytorch",), ("numpy", "pytorch"), ("all",))
@@ -171,7 +170,7 @@ def test_another_version_of_a_library_takes_about_as_much_as_the_pinned_one():
 def test_a_profile_is_expected_to_end_within_its_deadline_and_an_hour(name):
     profile = load_profile(name)
     limits = limits_of(profile, Limits())
-    plan = make_plan(profile, Selection())
+    plan = make_plan(profile, Work())
     time = billed_time(plan, set_up_time(plan))
     assert time.fits(limits.deadline_s)
     assert time.whole(limits.deadline_s).expected_s <= 3600

@@ -15,7 +15,7 @@ import pytest
 from skymark.cloud.cost.bill import Bill
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.lifecycle.carrying_out import carry_out
-from skymark.cloud.lifecycle.results import Results
+from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.lifecycle.stages import (
     Callbacks,
     Choice,
@@ -71,7 +71,7 @@ class ScriptedPlace:
 
     def retrieve(self, finished, results):
         self._ask("retrieve")
-        found = Results(directory=results, records={}, missing=(), differing=(), phases=())
+        found = ReturnedResults(directory=results, records={}, missing=(), differing=(), phases=())
         return Retrieved(finished, found, problems=("something lacks",), safe=self.safe)
 
     def keep(self, retrieved):

@@ -13,8 +13,7 @@ from skymark.cloud.lifecycle.quoting import Slots, on_all_gpus, quote_there, slo
 from skymark.execute.planner import load_profile, make_plan
 from skymark.model.duration import NOTHING
 from skymark.model.errors import GateError
-from skymark.model.plan import Selection
-from skymark.model.requests import Limits
+from skymark.model.requests import Limits, Work
 from tests.rented_runs import run_of
 from tests.unit.cloud.cost.conftest import offer, quote_of, span
 from tests.unit.rundir.past_runs import cell, plan, planned
@@ -108,8 +107,8 @@ def models(monkeypatch):
     monkeypatch.setattr(quoting, "gpu_bytes", lambda kind, cloud: 80 * 2**30)
 
     def models(*names, **settings):
-        chosen = Selection(platform="gpu", scenarios=("all",), adapters=names, settings=settings)
-        return make_plan(load_profile("clip_8xh100"), chosen)
+        work = Work(scenarios=("all",), adapters=names, settings=settings)
+        return make_plan(load_profile("clip_8xh100"), work)
 
     return models
 

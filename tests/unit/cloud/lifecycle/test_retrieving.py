@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.results import Results
+from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.lifecycle.retrieving import GONE, brought, else_stored, from_machine
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.model.errors import StorageFullError
@@ -26,9 +26,9 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home" / "skymark-results" / "one"
 
 
-def results_in(directory: Path, **changes) -> Results:
+def results_in(directory: Path, **changes) -> ReturnedResults:
     empty = {"records": {}, "missing": (), "differing": (), "phases": ()}
-    return Results(directory=directory, **empty, **changes)
+    return ReturnedResults(directory=directory, **empty, **changes)
 
 
 def bring_to(results, bring, finished=FINISHED):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from skymark.execute.planner import load_profile, make_plan, profile_paths
-from skymark.model.plan import Selection
+from skymark.model.requests import Work
 from skymark.suites.loading.drives.stream import FEWEST_FILLINGS, lead_of
 from skymark.suites.loading.registry import scenario_class
 from skymark.suites.loading.scenario import STEP_BATCH
@@ -30,8 +30,8 @@ def job_of(cell, batch_size=None):
 
 
 def cells_of(profile):
-    selection = Selection(scenarios=("all",), adapters=("numpy",))
-    return [planned.cell for planned in make_plan(load_profile(profile), selection).cells]
+    work = Work(scenarios=("all",), adapters=("numpy",))
+    return [planned.cell for planned in make_plan(load_profile(profile), work).cells]
 
 
 @pytest.mark.parametrize("profile", LOADING)
