@@ -7,10 +7,15 @@ import sys
 from pathlib import Path
 
 import skymark
+from skymark import cloud
+from skymark.report.compare import Comparison
 from skymark.report.results import Run
+from skymark.report.tuning import Choice
 
-FUNCTIONS = ("plan", "run", "open", "compare")
+FUNCTIONS = ("plan", "run", "open", "compare", "tune")
 REQUESTS = ("Work", "Results", "Machine", "Limits")
+RESULTS = (Run, Comparison, Choice)
+CLOUD = ("quote", "launch", "execute", "submit", "submit_managed", "status", "collect", "down")
 HEAD = """# Use skymark from Python
 
 Every command is a call of these functions. `nox -s api_page` makes this page from their docstrings.
@@ -37,10 +42,14 @@ def page() -> str:
         model = getattr(skymark, name)
         fields = "\n".join(f"- `{field}: {kind}`" for field, kind in model.__annotations__.items())
         parts.append(f"### `skymark.{name}`\n\n{_first(model)}\n\n{fields}\n")
-    parts.append("## The result of a run\n")
-    for name, member in vars(Run).items():
-        if not name.startswith("_") and inspect.isfunction(member):
-            parts.append(_entry(f"Run.{name}", member))
+    parts.append("## Results\n")
+    for kind in RESULTS:
+        parts.append(f"### `{kind.__name__}`\n\n{_first(kind)}\n")
+        for name, member in vars(kind).items():
+            if not name.startswith("_") and (described := _member(name, member)):
+                parts.append(described)
+    parts.append("## Rented machines\n")
+    parts += [_entry(f"skymark.cloud.{name}", getattr(cloud, name)) for name in CLOUD]
     return "\n".join(parts)
 
 
@@ -48,6 +57,13 @@ def _entry(name: str, function: object) -> str:
     parameters = inspect.signature(function).parameters
     listed = ", ".join(one for one in parameters if one != "self")
     return f"### `{name}({listed})`\n\n```text\n{inspect.getdoc(function)}\n```\n"
+
+
+def _member(name: str, member: object) -> str | None:
+    """Return an entry of a method, or a line of a property; None of anything else."""
+    if isinstance(member, property):
+        return f"- `{name}`: {_first(member)}\n"
+    return _entry(f".{name}", member) if inspect.isfunction(member) else None
 
 
 def _first(thing: object) -> str:

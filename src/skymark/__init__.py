@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from skymark.api import open as open  # noqa: A004  # the name of the public function
     from skymark.api import plan as plan
     from skymark.api import run as run
+    from skymark.api import tune as tune
     from skymark.model.errors import SkymarkError as SkymarkError
     from skymark.model.requests import Limits as Limits
     from skymark.model.requests import Machine as Machine
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    **dict.fromkeys(("compare", "open", "plan", "run"), "skymark.api"),
+    **dict.fromkeys(("compare", "open", "plan", "run", "tune"), "skymark.api"),
     **dict.fromkeys(("Limits", "Machine", "Results", "Work"), "skymark.model.requests"),
     "SkymarkError": "skymark.model.errors",
 }

@@ -1,10 +1,11 @@
-"""The public functions: plan, run, open and compare work on this machine."""
+"""The public functions: plan, run, open, compare and tune work on this machine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING
 from weakref import finalize
 
 from skymark.execute.planner import load_profile, make_plan, read_plan
-from skymark.model.errors import UsageError
+from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.plan import Plan
-from skymark.model.record import Status
+from skymark.model.record import Record, Setting, Status
 from skymark.model.requests import DEFAULT_RESULTS, Results, Work
-from skymark.rundir.layout import new_run_id
+from skymark.rundir.layout import MANIFEST, new_run_id
 
 if TYPE_CHECKING:
     from skymark.execute.duration import RunTime
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from skymark.execute.session import FinishedRun
     from skymark.report.compare import Across, Comparison
     from skymark.report.results import Run
+    from skymark.report.tuning import Choice
+    from skymark.suite.contract import Ceilings
+
+    Observers = Callable[[float], AbstractContextManager[Observer]]
 
 LATEST = 10
 """Earlier runs that an estimate of time looks into: all of them would take seconds."""
@@ -142,9 +147,108 @@ def _opened(finished: FinishedRun) -> Run:
     )
 
 
-def new_directory(profile: str) -> Path:
-    """Return the directory of a new run of a profile."""
-    return DEFAULT_RESULTS / new_run_id(profile, datetime.now(UTC))
+def tune(
+    work: Work,
+    *,
+    step_ms: float,
+    batch: int | None = None,
+    target: float = 0.95,
+    grid: Mapping[str, Sequence[Setting]] | None = None,
+    exhaustive: bool = False,
+    runs: Sequence[Path] = (),
+    results: Results | None = None,
+    observers: Observers | None = None,
+    own_venvs: bool = True,
+) -> Choice:
+    """Find the library and the settings that keep an accelerator fed at the least CPU.
+
+    Many candidates are measured for a moment, the best third for longer, and so on; an oracle
+    checks all of them. Of those that keep the accelerator busy, the one that uses the least CPU is
+    chosen; where none does, the fastest. The outcome is in ``tune.json`` of the directory, beside a
+    run's directory for each rung. After an interruption the same call with ``resume`` goes on.
+
+    Args:
+        work: what all candidates share; a setting that it gives is not tuned. Its effort, by
+            default ``standard``, says how long the finalists are measured.
+        step_ms: milliseconds that the accelerator computes per batch.
+        batch: elements of a batch; None for the scenario's.
+        target: the share of its time that the accelerator is to be busy, 0 to 1.
+        grid: the values to try of each setting, in place of the usual ones.
+        exhaustive: measure every candidate for as long as the finalists.
+        runs: directories of runs, or of tunes, of the same work on other kinds of machines.
+        results: the tune's directory; None for a new one in ``results``.
+        observers: makes an observer for each rung, of the seconds that it is expected to take.
+        own_venvs: give each adapter a venv of its own; else use the running interpreter's.
+
+    Raises:
+        UsageError: the request cannot be carried out here; nothing was measured.
+        RunDirectoryError: the directory is another thing's, or cannot be written.
+        StorageFullError: the disk is full; the records so far are whole.
+    """
+    from skymark.cache.location import cache_directory
+    from skymark.execute.measurer import SilentObserver
+    from skymark.execute.session import run as carry_out
+    from skymark.execute.sweeps import Sweeps
+    from skymark.execute.tune import Candidates, TuningOrder, measure_rungs
+    from skymark.machine.disk import usable_cores
+    from skymark.machine.measuring_lock import measuring
+    from skymark.plain_files import explained, write_whole
+    from skymark.references import load_object
+    from skymark.report.tuning import OUTCOME, Choice, machines_of, runs_in
+
+    place = results or Results()
+    path = place.output or new_directory(f"{work.profile}-tune", place.directory)
+    candidates = Candidates.of(work, step_ms, batch, grid, usable_cores())
+    tuning, suite = candidates.tuning, candidates.suite
+    planned = candidates.plan()
+    efforts = tuning.efforts(step_ms, work.effort or "standard")[-1 if exhaustive else 0 :]
+    if work.timeout_s is not None:
+        efforts = [one.changed(cell_timeout_s=work.timeout_s) for one in efforts]
+    order = TuningOrder.of(tuning, suite.declaration, target)
+    same = (tuning.step, tuning.batch)
+    machines = machines_of(runs_in(runs), planned.cells[0].cell, suite, order, same)
+    _require_place_of_tune(path, place)
+
+    observed = observers or (lambda _: nullcontext(SilentObserver()))
+
+    def run_rung(plan: Plan, rung: Path) -> Sequence[Record]:
+        with observed(expected_time(plan).measuring.expected_s) as observer:
+            rounds = plan.effort.min_rounds
+            observer.stage(f"{rung}: {len(plan.runnable)} candidates, {rounds} rounds each")
+            own = Results(output=rung, resume=(rung / MANIFEST).exists())
+            return carry_out(plan, own, observer, Sweeps(), own=own_venvs).records
+
+    tuned = measure_rungs(planned, efforts, order, path, run_rung, candidates.names)
+    choice = Choice(tuned, tuple(machines))
+    if (chosen := tuned.chosen) is not None:
+        measure: Ceilings = load_object(tuning.ceilings)
+        with observed(0.0) as observer, measuring(announce=observer.stage):
+            ceilings = measure(chosen, cache_directory())
+        again = candidates.again(chosen.cell)
+        words = ("run", *again.words({one.name for one in suite.options if one.setting}))
+        command = ("skymark", *words, *(() if own_venvs else ("--env", "current")))
+        choice = replace(choice, ceilings=tuple(ceilings), again=again, command=command)
+    with explained(path / OUTCOME):
+        write_whole(path / OUTCOME, choice.to_json().encode())
+    return choice
+
+
+def _require_place_of_tune(path: Path, results: Results) -> None:
+    """Refuse a directory that is another thing's, or a tune's that is not to be continued."""
+    if results.stores:
+        raise UsageError("the rungs of a tune go to no store; leave out --store")
+    if (path / MANIFEST).exists():
+        raise RunDirectoryError(f"{path} holds a run and no tune; choose another --output")
+    if not results.resume and path.is_dir() and any(path.iterdir()):
+        raise RunDirectoryError(
+            f"{path} is not empty; add --resume to continue a tune there, or choose another "
+            "--output"
+        )
+
+
+def new_directory(name: str, within: Path = DEFAULT_RESULTS) -> Path:
+    """Return the directory of a new run, of a profile's or another name."""
+    return within / new_run_id(name, datetime.now(UTC))
 
 
 def open(place: Path | str) -> Run:  # the public function is `skymark.open`

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pkgutil
 import subprocess
@@ -16,7 +17,7 @@ from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.record import Status
 from tests.api_page import example, page
 
-FUNCTIONS = ("run", "plan", "open", "compare")
+FUNCTIONS = ("run", "plan", "open", "compare", "tune")
 HEAVY = {"numpy", "pydantic", "cyclopts", "rich", "pyarrow"}
 NOT_HERE = ("skymark.__main__",)
 """Run as a program."""
@@ -61,6 +62,19 @@ def test_a_run_is_planned_measured_opened_and_compared_in_a_few_calls(tmp_path):
     samples = again.samples(again.records[0].cell.id)
     assert len(samples["round"]) > 0
     assert skymark.compare(run, again).compared == 1
+
+
+def test_a_tune_tells_its_choice_and_the_request_that_measures_it_again(tmp_path):
+    work = skymark.Work(scenarios=("TAB-1:small",), adapters=("numpy",), effort="check")
+    where = skymark.Results(output=tmp_path / "tune")
+    grid = {"prefetch": [1, 2]}
+    choice = skymark.tune(work, step_ms=1, target=0.01, grid=grid, results=where, own_venvs=False)
+    assert choice.reaches
+    assert choice.settings["prefetch"] in grid["prefetch"]
+    assert choice.again.settings == {"think_time_ms": 1, "prefetch": choice.settings["prefetch"]}
+    assert json.loads(choice.to_json()) == json.loads((tmp_path / "tune/tune.json").read_text())
+    with pytest.raises(SkymarkError, match="is not empty; add --resume"):
+        skymark.tune(work, step_ms=1, grid=grid, results=where, own_venvs=False)
 
 
 def test_the_page_of_the_api_is_made_from_the_docstrings():

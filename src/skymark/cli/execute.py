@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+import skymark
 from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.cli.cost import print_quote
 from skymark.cli.grid import points, points_of_job
@@ -139,10 +140,9 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         raise UsageError(f"--workdir {workdir} is for a job of your own; add a YAML, or -- COMMAND")
     most = limits.limits()  # else nobody is asked
     profile = cloud.run_of_machine(cluster, profile).profile
-    chosen = dataclasses.replace(options, profile=profile)
-    plans = {
-        point: one.plan() for point, one in (points(chosen, grid) if grid else {"": chosen}).items()
-    }
+    chosen = dataclasses.replace(options, profile=profile).work()
+    requests = points(chosen, grid) if grid else {"": chosen}
+    plans = {point: skymark.plan(one) for point, one in requests.items()}
     ended = cloud.execute(
         cluster,
         plans,

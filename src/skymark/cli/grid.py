@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from skymark.cli.options import OPTIONS_OF_SETTINGS, PlanOptions
 from skymark.cli.rented_options import NAME
 from skymark.cli.tables import print_rows
 from skymark.model.errors import UsageError
-from skymark.model.option import read_pair
-from skymark.model.requests import Job
+from skymark.model.option import read_pair, read_value
+from skymark.model.requests import Job, Work
 from skymark.report.text import MISSING, margin, writer
 
 if TYPE_CHECKING:
@@ -23,31 +21,28 @@ if TYPE_CHECKING:
 PLACE = re.compile(r"\{([^{}]+)\}")
 """Place of a point's value in a command."""
 UNSAFE = re.compile("[^A-Za-z0-9._-]+")
-Options = TypeVar("Options", bound=PlanOptions)
 
 
-def points(options: Options, grid: Sequence[str]) -> dict[str, Options]:
-    """Return the options of each point of a grid, by a name that suits a directory.
+def points(work: Work, grid: Sequence[str]) -> dict[str, Work]:
+    """Return the request of each point of a grid, by a name that suits a directory.
 
     Args:
-        options: what all points share.
+        work: what all points share.
         grid: ``NAME=VALUE,VALUE,…`` of settings that ``skymark run --set`` takes; their product is
             taken.
 
     Raises:
         UsageError: a name or value is wrong, or there twice.
     """
-    given = {read_pair(text)[0] for text in options.set}
-    given |= set(OPTIONS_OF_SETTINGS) & options.own.keys()
-    axes = _axes(grid, given)
-    found: dict[str, Options] = {}
+    axes = axes_of(grid, work.settings)
+    found: dict[str, Work] = {}
     for values in itertools.product(*axes.values()):
-        settings = tuple(f"{name}={value}" for name, value in zip(axes, values, strict=True))
-        point = "_".join(UNSAFE.sub("-", one) for one in settings)
+        settings = dict(zip(axes, values, strict=True))
+        point = "_".join(UNSAFE.sub("-", f"{name}={value}") for name, value in settings.items())
         if point in found:
             raise UsageError(f"--grid has two points that would both be called {point}")
-        found[point] = dataclasses.replace(options, set=(*options.set, *settings))
-        found[point].plan()
+        read = {name: read_value(value) for name, value in settings.items()}
+        found[point] = work.changed(settings={**work.settings, **read})
     return found
 
 
@@ -59,7 +54,7 @@ def points_of_job(job: Job, grid: Sequence[str]) -> list[Job]:
     Raises:
         UsageError: a name or value is wrong, or there twice, or a command has no place for it.
     """
-    axes = _axes(grid)
+    axes = axes_of(grid)
     is_command = not job.is_yaml
     places = {name.replace("-", "_") for word in job.words for name in PLACE.findall(word)}
     for name in axes:
@@ -86,10 +81,10 @@ def _at_point(job: Job, point: Mapping[str, str], *, is_command: bool) -> Job:
         changes["words"] = tuple(PLACE.sub(value_of, word) for word in job.words)
     else:
         changes["variables"] = {**job.variables, **point}
-    return Job(**{**dict(job), **changes})
+    return job.changed(**changes)
 
 
-def _axes(grid: Sequence[str], given: Collection[str] = ()) -> dict[str, list[str]]:
+def axes_of(grid: Sequence[str], given: Collection[str] = ()) -> dict[str, list[str]]:
     """Return the values of each name, as they were typed.
 
     Args:

@@ -238,14 +238,7 @@ class PlanOptions:
 
     def words(self) -> tuple[str, ...]:
         """Return these options as a command line gives them, the profile always among them."""
-        words = ["--profile", self.profile]
-        for name, value in self._values().items():
-            if name == "profile":
-                continue
-            words.append(typed(name))
-            if value is not True:
-                words += map(str, value if isinstance(value, tuple) else (value,))
-        return tuple(words)
+        return self.work().words(OPTIONS_OF_SETTINGS)
 
     def _values(self) -> dict[str, Any]:
         """Return the values by name that differ from their default."""

@@ -14,7 +14,6 @@ from skymark.cloud.lifecycle.stages import SILENT, Callbacks, Ended, Kept, Left
 from skymark.cloud.machines import run_of_machine
 from skymark.cloud.rented_run import (
     RentedRun,
-    changed_machine,
     limits_of,
     require_time_before,
     split_of_machines,
@@ -83,7 +82,7 @@ def execute(
         require_data(job.cache_policy, plan)
     run_id = new_run_id(known.profile, datetime.now(UTC))
     shared = {
-        "machine": changed_machine(known.machine, keep=True, idle=False),
+        "machine": known.machine.changed(keep=True, idle=False),
         "limits": whole,
         "stores": results.stores,
         "source": source.directory,

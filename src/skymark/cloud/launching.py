@@ -17,7 +17,6 @@ from skymark.cloud.lifecycle.retrieving import check_home
 from skymark.cloud.lifecycle.stages import SILENT, Callbacks, Ended, Kept, Left, Quoted
 from skymark.cloud.rented_run import (
     RentedRun,
-    changed_machine,
     cluster_name,
     idle_minutes_for,
     limits_of,
@@ -150,7 +149,7 @@ def launch(
         profile=profile,
         plan_hash=plan.hash,
         # Whoever comes back may have put jobs of another kind there.
-        machine=changed_machine(machine, keep=True) if detach else machine,
+        machine=machine.changed(keep=True) if detach else machine,
         limits=whole,
         job=job,
         stores=results.stores,

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -79,19 +78,10 @@ class RentedRun(Frozen):
         """The split of the plan between the machines of its jobs."""
         return sharing_of(self.job, self.machine, self.parts)
 
-    def changed(self, **changes: Any) -> Self:
-        """Return a run with other values, which are validated."""
-        return type(self)(**{**dict(self), **changes})
-
 
 def sharing_of(job: Job, machine: Machine, parts: int = 1) -> Split:
     """Return the split of a plan between the machines of so many jobs."""
     return read_split(job.split or "balanced", parts * (job.nodes or machine.nodes))
-
-
-def changed_machine(machine: Machine, **changes: Any) -> Machine:
-    """Return a machine with other values, which are validated."""
-    return Machine(**{**dict(machine), **changes})
 
 
 def idle_minutes_for(machine: Machine, stores: Sequence[str], variables: Mapping[str, str]) -> int:

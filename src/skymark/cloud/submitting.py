@@ -31,7 +31,6 @@ from skymark.cloud.machines import run_of_machine
 from skymark.cloud.rented_run import (
     KEPT_IDLE_MINUTES,
     RentedRun,
-    changed_machine,
     idle_minutes_for,
     limits_of,
     require_time_before,
@@ -146,7 +145,7 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     run = known.changed(
         run_id=job_name(new_run_id(plan.profile, datetime.now(UTC))),  # names of jobs have it
         plan_hash=plan.hash,
-        machine=changed_machine(known.machine, keep=True, idle=False),
+        machine=known.machine.changed(keep=True, idle=False),
         limits=_limits_there(known, profile, limits),
         job=job,
         stores=results.stores,
@@ -229,7 +228,7 @@ def submit_managed(
         profile=profile,
         plan_hash=plan.hash,
         machine=machine,
-        job=Job(**{**dict(job), "split": job.split or "longest"}),
+        job=job.changed(split=job.split or "longest"),
         stores=results.stores,
         idle_minutes=idle_minutes_for(machine, results.stores, variables),
         source=source.directory,

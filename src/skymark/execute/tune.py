@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from skymark.execute.planner import load_profile, make_plan
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Record, Setting, Status
+from skymark.model.record import Cell, Record, Setting, Status
+from skymark.model.requests import Work
 from skymark.statistics.difference import is_shown
-from skymark.suite.contract import Tuning
+from skymark.suite.contract import Suite, Tuning
+from skymark.suite.registry import suite_named
 
 Order = tuple[float, ...]
 """The place of a candidate among the others: the smallest is the best."""
@@ -170,6 +174,96 @@ class Tuned:
         )
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of a tune: a request for each point of the settings that are tuned."""
+
+    suite: Suite
+    tuning: Tuning
+    points: tuple[tuple[Mapping[str, Setting], Work], ...]
+
+    @classmethod
+    def of(
+        cls,
+        work: Work,
+        step_ms: float,
+        batch: int | None = None,
+        grid: Mapping[str, Sequence[Setting]] | None = None,
+        cores: int = 1,
+    ) -> Candidates:
+        """Return the candidates of a request.
+
+        A setting that the request gives is not tuned.
+
+        Args:
+            work: what all candidates share.
+            step_ms: milliseconds that the accelerator computes per batch.
+            batch: elements of a batch; None for the scenario's.
+            grid: the values to try of each setting, in place of the suite's own points.
+            cores: of this machine, up to which the suite's own points go.
+
+        Raises:
+            UsageError: the suite has nothing to tune, or values contradict one another.
+        """
+        suite = suite_named(load_profile(work.profile).suite)
+        tuning = suite.tuning
+        if tuning is None:
+            raise UsageError(
+                f"the suite {suite.name} of the profile {work.profile} has nothing to tune; give "
+                "another --profile"
+            )
+        if work.rounds is not None or work.time is not None or work.goal is not None:
+            raise UsageError(
+                "a tune gives each candidate its rounds; leave out --rounds, --time and --goal"
+            )
+        own = {"--step-ms": tuning.step, **({} if batch is None else {"--batch": tuning.batch})}
+        for option, name in own.items():
+            if name in work.settings:
+                raise UsageError(f"{name} is what {option} sets; leave it out of --set")
+        for name in grid or ():
+            if name in work.settings:
+                raise UsageError(f"{name} is in --grid and given besides; leave one of them out")
+        step = {tuning.step: step_ms, **({} if batch is None else {tuning.batch: batch})}
+        shared = work.changed(
+            scenarios=work.scenarios or (tuning.scenario,), settings={**work.settings, **step}
+        )
+        if grid:
+            values = itertools.product(*grid.values())
+            points = [dict(zip(grid, one, strict=True)) for one in values]
+        else:
+            points = [
+                {name: value for name, value in one.items() if name not in work.settings}
+                for one in tuning.points(cores)
+            ]
+        different = [one for place, one in enumerate(points) if one not in points[:place]]
+        requests = (shared.changed(settings={**shared.settings, **one}) for one in different)
+        return cls(suite, tuning, tuple(zip(different, requests, strict=True)))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the settings that are tuned."""
+        return frozenset(name for point, _ in self.points for name in point)
+
+    def plan(self) -> Plan:
+        """Return one plan of all candidates.
+
+        Raises:
+            UsageError: they are of more than one scenario, or cannot be planned.
+        """
+        return candidates_of(
+            (point, make_plan(load_profile(work.profile), work)) for point, work in self.points
+        )
+
+    def again(self, cell: Cell) -> Work:
+        """Return the request that measures one candidate alone."""
+        (work,) = (
+            one
+            for point, one in self.points
+            if all(cell.axes[name] == value for name, value in point.items())
+        )
+        return work.changed(adapters=(self.suite.adapter_reference(cell),), effort=None)
+
+
 def candidates_of(plans: Iterable[tuple[Mapping[str, Setting], Plan]]) -> Plan:
     """Return one plan of all candidates, whose tuned settings are axes, so that ids differ.
 
@@ -195,10 +289,10 @@ def candidates_of(plans: Iterable[tuple[Mapping[str, Setting], Plan]]) -> Plan:
             cells[tuned.cell.id] = tuned
     if first is None:
         raise UsageError("there is nothing to choose from; give a setting several values")
-    return first.model_copy(update={"cells": tuple(cells.values()), "allotment": None})
+    return first.changed(cells=tuple(cells.values()), allotment=None)
 
 
-def tune(
+def measure_rungs(
     candidates: Plan,
     efforts: Sequence[Effort],
     order: TuningOrder,

@@ -35,6 +35,14 @@ class Frozen(BaseModel):
             del copied.__dict__[name]
         return copied
 
+    def changed(self, **values: Any) -> Self:
+        """Return it with other values of some fields, which are validated as if made so.
+
+        Raises:
+            ValidationError, or UsageError of a request: a field is unknown, or has no such value.
+        """
+        return type(self)(**{**dict(self), **values})
+
 
 def faults_of(error: ValidationError) -> list[str]:
     """Return each fault as ``place: reason``; the place is a path of keys joined by dots."""

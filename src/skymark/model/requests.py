@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,35 @@ class Work(Request):
     """With `time`: rank all cells (``table``), or find the best (``best``)."""
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds that one round may take. None for the effort's."""
+
+    def words(self, options: Collection[str]) -> tuple[str, ...]:
+        """Return the options of ``skymark run`` that make this request.
+
+        Args:
+            options: names of the suites' settings that have an option of their own.
+        """
+        own = {name: value for name, value in self.settings.items() if name in options}
+        others = [f"{name}={value}" for name, value in self.settings.items() if name not in own]
+        given = {
+            "scenarios": self.scenarios,
+            "adapters": self.adapters,
+            "effort": self.effort,
+            "rounds": self.rounds,
+            "time": self.time,
+            "goal": self.goal,
+            "timeout": self.timeout_s,
+            "set": others,
+            **own,
+            **self.options,
+        }
+        words = ["--profile", self.profile]
+        for name, value in given.items():
+            if value in (None, (), []):
+                continue
+            words.append(f"--{name.replace('_', '-')}")
+            if value is not True:
+                words += map(str, value if isinstance(value, list | tuple) else (value,))
+        return tuple(words)
 
     @field_validator("time")
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +14,35 @@ from skymark.execute.tune import Tuned, TuningOrder
 from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
 from skymark.model.record import Cell, Record, Setting
-from skymark.report.text import MISSING, margin, share, writer
+from skymark.model.requests import Work
+from skymark.report.text import MISSING, escaped_json, margin, share, writer
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.reader import Run, open_run
 from skymark.suite.contract import Ceiling, Suite
 
+OUTCOME = "tune.json"
+"""The outcome's file, beside the directories of the rungs."""
+
 
 @dataclass(frozen=True)
-class TuningReport:
-    """A tune, with the ceilings of the machine that it ran on."""
+class Choice:
+    """The result of a tune: the candidates that were measured, the chosen one, and the reason."""
 
     tuned: Tuned
+    machines: tuple[MeasuredMachine, ...] = ()
+    """Other kinds of machines with the best of each, those that suffice first."""
     ceilings: tuple[Ceiling, ...] = ()
+    """Of the machine that it ran on."""
+    again: Work | None = None
+    """The request that measures the chosen candidate alone; None where none was chosen."""
+    command: tuple[str, ...] = ()
+    """The words of the command that does the same."""
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """The settings of the chosen candidate; none where none was chosen."""
+        chosen = self.tuned.chosen
+        return {} if chosen is None else {**chosen.cell.settings, **self.tuned.point(chosen)}
 
     @property
     def reaches(self) -> bool:
@@ -117,9 +136,17 @@ class TuningReport:
         low = [one for one in self.ceilings if one.binds and one.rate < needed]
         return min(low, key=lambda one: one.rate, default=None)
 
-    def json_content(self) -> dict[str, JsonValue]:
-        """Return it as JSON has it."""
+    def to_json(self) -> str:
+        """Return it as JSON, as ``tune.json`` has it."""
+        return escaped_json(json.dumps(self._content(), indent=1))
+
+    def _content(self) -> dict[str, JsonValue]:
         tuned, order, chosen = self.tuned, self.tuned.order, self.tuned.chosen
+        best = cheapest(self.machines)
+        again: dict[str, JsonValue] = {
+            "settings": dict(self.settings),
+            "command": shlex.join(self.command),
+        }
         return {
             "target": order.target,
             "reached": self.reaches,
@@ -131,6 +158,9 @@ class TuningReport:
             "limit": None if self.reaches or self.limit is None else self.limit.name,
             "candidates": [self._candidate(rung, one) for rung, one in tuned.ranking],
             "reason": list(self.reason()),
+            **({} if chosen is None else again),
+            "machines": [one.json_content() for one in self.machines],
+            "cheapest_machine": None if best is None else best.json_content(),
         }
 
     def _candidate(self, rung: int, record: Record) -> dict[str, JsonValue]:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
+import skymark
 from skymark.cli.grid import points, points_of_job
-from skymark.cli.rented_options import CostOptions
 from skymark.model.errors import UsageError
-from skymark.model.requests import Job
+from skymark.model.requests import Job, Work
 
-ONE_CELL = CostOptions(scenarios=("TAB-1",), adapters=("numpy",))
+ONE_CELL = Work(scenarios=("TAB-1",), adapters=("numpy",))
 
 
 def test_a_grid_has_a_point_for_each_value_with_a_name_that_tells_it():
     found = points(ONE_CELL, ["workers=1,4,16"])
     assert list(found) == ["workers-1", "workers-4", "workers-16"]
-    assert [one.plan().settings["workers"] for one in found.values()] == [1, 4, 16]
+    assert [skymark.plan(one).settings["workers"] for one in found.values()] == [1, 4, 16]
 
 
 def test_several_grids_make_their_product():
     found = points(ONE_CELL, ["workers=0,2", "think-time-ms=0.5,1"])
-    settings = [one.plan().settings for one in found.values()]
+    settings = [skymark.plan(one).settings for one in found.values()]
     assert [(one["workers"], one["think_time_ms"]) for one in settings] == [
         (0, 0.5),
         (0, 1),
@@ -31,8 +31,8 @@ def test_several_grids_make_their_product():
 
 
 def test_the_points_differ_in_the_grid_only():
-    shared = CostOptions(scenarios=("TAB-1",), adapters=("numpy",), rounds=2, set=("prefetch=3",))
-    plans = [one.plan() for one in points(shared, ["workers=1,2"]).values()]
+    shared = Work(scenarios=("TAB-1",), adapters=("numpy",), rounds=2, settings={"prefetch": 3})
+    plans = [skymark.plan(one) for one in points(shared, ["workers=1,2"]).values()]
     assert [plan.settings["prefetch"] for plan in plans] == [3, 3]
     assert [plan.effort.max_rounds for plan in plans] == [2, 2]
     assert [plan.cells[0].cell.id for plan in plans] == [plans[0].cells[0].cell.id] * 2
@@ -59,17 +59,12 @@ def test_the_points_differ_in_the_grid_only():
 )
 def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
     with pytest.raises(UsageError, match=said):
-        points(ONE_CELL, grid)
+        list(map(skymark.plan, points(ONE_CELL, grid).values()))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [CostOptions(own={"workers": 2}), CostOptions(set=("workers=2",))],
-    ids=["option", "set"],
-)
-def test_a_setting_cannot_be_given_besides_its_grid(given: CostOptions):
+def test_a_setting_cannot_be_given_besides_its_grid():
     with pytest.raises(UsageError, match="workers is in --grid and given besides"):
-        points(given, ["workers=1,4"])
+        points(Work(settings={"workers": 2}), ["workers=1,4"])
 
 
 def test_a_command_gets_each_point_in_its_places():

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+import skymark
 from skymark.cli.main import app, main
-from skymark.cli.tune import TuneOptions, request_of, run_words
-from skymark.execute.tune import candidates_of
+from skymark.cli.options import OPTIONS_OF_SETTINGS
+from skymark.execute.tune import Candidates
 from skymark.model.errors import UsageError
+from skymark.model.requests import Work
 from tests.unit.cli.test_options import parsed
 
 ONE = {"scenarios": ("CV-1:small",), "adapters": ("numpy", "spdl")}
 
 
-def request(cores=4, batch=None, grid=(), own=None, **options):
-    return request_of(TuneOptions(**(ONE | options), own=own or {}), 20.0, batch, grid, cores)
+def candidates(cores=4, batch=None, grid=None, **work):
+    return Candidates.of(Work(**(ONE | work)), 20.0, batch, grid, cores)
 
 
 def points(found):
@@ -23,52 +25,53 @@ def points(found):
 
 def test_workers_go_up_to_the_cores_by_powers_of_two():
     usual = [(0, 2), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (4, 4), (6, 2), (6, 4)]
-    assert points(request(cores=6)) == usual
-    assert points(request(cores=1)) == [(0, 2), (1, 2), (1, 4)]
+    assert points(candidates(cores=6)) == usual
+    assert points(candidates(cores=1)) == [(0, 2), (1, 2), (1, 4)]
 
 
 def test_a_setting_that_is_given_is_not_tuned():
-    assert points(request(own={"workers": 3})) == [(2,), (4,)]
-    assert points(request(set=("prefetch=1",))) == [(0,), (1,), (2,), (4,)]
+    assert points(candidates(settings={"workers": 3})) == [(2,), (4,)]
+    assert points(candidates(settings={"prefetch": 1})) == [(0,), (1,), (2,), (4,)]
 
 
 def test_a_grid_is_tried_in_place_of_the_usual_points():
-    assert points(request(grid=["workers=2,8", "prefetch=1,3"])) == [(2, 1), (2, 3), (8, 1), (8, 3)]
+    grid = {"workers": [2, 8], "prefetch": [1, 3]}
+    assert points(candidates(grid=grid)) == [(2, 1), (2, 3), (8, 1), (8, 3)]
 
 
 def test_every_candidate_has_the_step_and_the_batch():
-    found = request(batch=32)
-    plan = candidates_of((point, options.plan()) for point, options in found.points)
+    plan = candidates(batch=32).plan()
     assert len(plan.cells) == 2 * 7
     assert {one.cell.settings["think_time_ms"] for one in plan.cells} == {20.0}
     assert {one.cell.settings["batch_size"] for one in plan.cells} == {32}
 
 
-def test_the_command_that_measures_the_chosen_one_again_asks_for_the_same_settings():
-    found = request(batch=32)
-    plan = candidates_of((point, options.plan()) for point, options in found.points)
-    cell = plan.cells[-1].cell
-    words = run_words(found, cell, {"workers": 4, "prefetch": 4})
-    assert words[0] == "run"
-    (again,) = [one.cell for one in parsed(*words[1:]).plan().cells]
-    assert (again.adapter, again.settings) == (cell.adapter, cell.settings)
+def test_the_request_and_the_command_that_measure_a_candidate_again_ask_for_the_same_settings():
+    found = candidates(batch=32)
+    for planned in found.plan().cells:
+        again = found.again(planned.cell)
+        (measured,) = skymark.plan(again).cells
+        assert measured.cell.adapter == planned.cell.adapter
+        assert measured.cell.settings == planned.cell.settings
+        assert parsed(*again.words(OPTIONS_OF_SETTINGS)).work() == again
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"set": ("think_time_ms=5",)}, "think_time_ms is what --step-ms sets"),
-        ({"set": ("batch_size=5",), "batch": 5}, "batch_size is what --batch sets"),
+        ({"settings": {"think_time_ms": 5}}, "think_time_ms is what --step-ms sets"),
+        ({"settings": {"batch_size": 5}, "batch": 5}, "batch_size is what --batch sets"),
+        ({"rounds": 3}, "a tune gives each candidate its rounds"),
         ({"profile": "clip"}, "the suite clip of the profile clip has nothing to tune"),
         (
-            {"grid": ("workers=1,2",), "own": {"workers": 1}},
+            {"grid": {"workers": [1, 2]}, "settings": {"workers": 1}},
             "workers is in --grid and given besides",
         ),
     ],
 )
 def test_what_contradicts_itself_is_refused(options, said):
     with pytest.raises(UsageError, match=said):
-        request(**options)
+        candidates(**options)
 
 
 def test_the_help_has_no_option_that_a_tune_decides_itself():

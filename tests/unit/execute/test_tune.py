@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from skymark.execute.tune import FINALISTS, REDUCTION, candidates_of, rungs_of, tune
+from skymark.execute.tune import FINALISTS, REDUCTION, candidates_of, measure_rungs, rungs_of
 from skymark.model.errors import UsageError
 from skymark.model.metric import Figure, Metric
 from skymark.model.record import Status
@@ -23,7 +23,7 @@ LENGTHS = ["shortest", "short", "long", "longest"]
 
 def tuned_with(runs, values=range(1, 11)):
     candidates = candidates_of(candidates_with(workers=values))
-    return tune(candidates, EFFORTS, ORDER, PLACE, runs, ["workers"])
+    return measure_rungs(candidates, EFFORTS, ORDER, PLACE, runs, ["workers"])
 
 
 def cost_of(cell):
@@ -96,7 +96,9 @@ def test_a_candidate_that_cannot_be_run_has_its_record_and_no_place():
             for one in plan.cells
         ]
 
-    found = tune(candidates_of([({"workers": 1}, plan)]), EFFORTS, ORDER, PLACE, run, ["workers"])
+    found = measure_rungs(
+        candidates_of([({"workers": 1}, plan)]), EFFORTS, ORDER, PLACE, run, ["workers"]
+    )
     assert [one.cell.adapter for _, one in found.ranking] == ["b", "a"]
     assert found.chosen is found.ranking[0][1]
 

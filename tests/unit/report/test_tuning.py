@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from skymark.execute.tune import Rung, Tuned
 from skymark.model.record import Status
-from skymark.report.tuning import TuningReport
+from skymark.report.tuning import Choice
 from skymark.suite.contract import Ceiling
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.execute.tuning import ORDER, record_of
@@ -37,7 +38,7 @@ MEMORY = Ceiling(name="memory", rate=5000.0, basis="5 MB/s")
 
 
 def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last():
-    report = TuningReport(tuned((FAILED, DROPPED, FAST, CHEAP), (FAST, CHEAP)))
+    report = Choice(tuned((FAILED, DROPPED, FAST, CHEAP), (FAST, CHEAP)))
     rows = list(report.rows())
     assert [(row[0], row[1], row[-2]) for row in rows] == [
         ("b", "2", "2"),
@@ -51,7 +52,7 @@ def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last(
 
 
 def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
-    report = TuningReport(tuned((DROPPED,)), (MEMORY, DISK, DECODE))
+    report = Choice(tuned((DROPPED,)), ceilings=(MEMORY, DISK, DECODE))
     assert not report.reaches
     said = report.reason()
     assert said[0] == (
@@ -68,21 +69,21 @@ def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
 
 
 def test_a_machine_whose_own_figures_are_high_enough_is_not_blamed():
-    report = TuningReport(tuned((DROPPED,)), (MEMORY, DISK))
+    report = Choice(tuned((DROPPED,)), ceilings=(MEMORY, DISK))
     assert report.limit is None
     assert report.reason()[-1].startswith("limit: none of the machine's own figures")
 
 
 def test_where_nothing_could_be_measured_the_table_says_why():
-    report = TuningReport(tuned((FAILED,)))
+    report = Choice(tuned((FAILED,)))
     assert report.reason() == ("no candidate could be measured; the table says why",)
-    assert report.json_content()["chosen"] is None
+    assert json.loads(report.to_json())["chosen"] is None
 
 
 @pytest.mark.parametrize("records", [(FAST, CHEAP), (DROPPED,)])
 def test_json_has_what_the_table_has(records):
-    report = TuningReport(tuned(records), (DECODE,))
-    found = report.json_content()
+    report = Choice(tuned(records), ceilings=(DECODE,))
+    found = json.loads(report.to_json())
     assert found["reached"] == report.reaches
     assert found["chosen"] == found["candidates"][0]
     assert len(found["candidates"]) == len(records)

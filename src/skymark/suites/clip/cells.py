@@ -93,7 +93,7 @@ def planned_cells(
         for task in chosen.tasks
         for language in languages_of(chosen, options.languages)
     ]
-    shown = settings.changed
+    shown = settings.differing
     found = [
         planned for model in models for planned in cells_of_model(model, works, shown, platform)
     ]

@@ -198,7 +198,7 @@ class ClipSettings(Frozen):
         return self.precision == "fp32" if self.drop_text_tail is None else self.drop_text_tail
 
     @property
-    def changed(self) -> dict[str, Setting]:
+    def differing(self) -> dict[str, Setting]:
         """The settings that differ from their defaults: those that a cell shows."""
         return self.model_dump(exclude_defaults=True)
 
