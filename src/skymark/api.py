@@ -71,11 +71,11 @@ def run(
     observer: Observer | None = None,
     retry: Collection[Status] = (),
     part: Shard | None = None,
-    share: bool = False,
-    groups: Collection[str] = (),
+    share: Collection[str] | None = None,
     against: Revision | str | None = None,
     own_venvs: bool = True,
     cache_policy: str | None = None,
+    cache_root: Path | None = None,
 ) -> Run:
     """Measure a plan on this machine, one cell after another, and return the run.
 
@@ -89,12 +89,15 @@ def run(
         observer: told of the progress.
         retry: statuses whose cells are measured again when a run goes on.
         part: the part of the plan to measure here; other machines measure the rest.
-        share: take groups of cells beside other processes with the same plan and directory.
-        groups: with `share`, take these groups alone.
+        share: take groups of cells beside other processes with the same plan and directory:
+            those of these names, or any where it is empty; None to take no turns.
         against: a git revision of skymark, measured in turn with the code here; its run is
             `Run.baseline`.
         own_venvs: give each adapter a venv of its own; else use the running interpreter's.
-        cache_policy: the policy of the libraries' caches, for the manifest.
+        cache_policy: where the libraries keep what they fetch, as `skymark cache plan` has them:
+            ``auto``, ``per-job``, ``shared``, ``prebuilt``, ``parquet``, ``parquet+shared`` or
+            ``staggered``; None for where they keep it anyway.
+        cache_root: directory of those caches; None for skymark's own.
 
     Raises:
         UsageError: the request cannot be carried out here; nothing was measured.
@@ -107,6 +110,7 @@ def run(
     from skymark.execute.measurer import SilentObserver
     from skymark.execute.pairs import Pairs
     from skymark.execute.revision import find_revision
+    from skymark.execute.run_caches import caches_of_run
     from skymark.execute.session import Strategy
     from skymark.execute.session import run as carry_out
     from skymark.execute.sweeps import Sweeps
@@ -118,18 +122,14 @@ def run(
     time = expected_time(planned, part, in_pairs=revision is not None)
     require_time(planned, time)
     strategy: Strategy = Sweeps(part, retry)
-    if share:
-        strategy = ClaimedGroups(groups)
+    if share is not None:
+        strategy = ClaimedGroups(share)
     elif revision is not None:
         strategy = Pairs(revision, retry)
-    finished = carry_out(
-        planned,
-        chosen.model_copy(update={"stores": wanted_urls(chosen.stores, os.environ)}),
-        observer or SilentObserver(),
-        strategy,
-        own=own_venvs,
-        cache_policy=cache_policy,
-    )
+    watching = observer or SilentObserver()
+    stored = chosen.changed(stores=wanted_urls(chosen.stores, os.environ))
+    with caches_of_run(cache_policy, cache_root, planned, part, watching.stage) as kept:
+        finished = carry_out(planned, stored, watching, strategy, own=own_venvs, cache_policy=kept)
     return _opened(finished)
 
 

@@ -23,6 +23,11 @@ def cache_directory() -> Path:
     return _usual()
 
 
+def root_of(chosen: Path | None) -> Path:
+    """Return the directory of the caches: the one that was chosen, else this user's."""
+    return (chosen or cache_directory()).expanduser().resolve()
+
+
 def own_cache(cache: Path | None = None) -> Path:
     """Return the directory of code and keys: a cache, or the usual one where others may write.
 

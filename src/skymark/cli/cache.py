@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from skymark.cache.location import Policy
+from skymark.cache.location import Policy, root_of
 from skymark.cli.cache_entries import clean, du, list_entries, verify
 from skymark.cli.cache_options import (
     BuildLimit,
@@ -25,7 +25,6 @@ from skymark.cli.cache_options import (
     Root,
     Sources,
     UseOption,
-    root_of,
 )
 from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
 from skymark.cli.parameters import COUNT, SECONDS, Several
@@ -132,10 +131,8 @@ def build(
 
     root, policy = root_of(cache_root), Policy(cache_policy)
     if data is not None:
-        from skymark.cli.cache_of_run import build_for_runs
-
         beside = (sources, field, prepare, python, build_limit, to != "parquet", shards)
-        return build_for_runs(root, data, policy, beside)
+        return _build_for_runs(root, data, policy, beside)
     if (to == "arrow" or shards is not None) and not policy.converts:
         raise UsageError("--to and --shards go with --cache-policy parquet or parquet+shared")
     if to == "arrow" and (policy is not Policy.PARQUET or shards is not None):
@@ -154,6 +151,39 @@ def build(
         if policy is Policy.PARQUET_SHARED:
             again = converted_recipe(recipe, content)
             print_plain(f"shared: {build_prepared(root, again, announce=note)}")
+    return 0
+
+
+def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[object]) -> int:
+    """Build what `skymark run --data` reads, and print the run's options.
+
+    Args:
+        root: directory of the caches.
+        name: of the data.
+        policy: of the runs.
+        beside: values of options that only a library's cache has.
+
+    Raises:
+        UsageError: it is not for such a policy, or other options say how a library reads the data.
+        DataError: the data cannot be read.
+    """
+    from skymark.execute.run_caches import build_for_runs
+
+    if not policy.needs_data_of_run or policy is Policy.PARQUET:
+        raise UsageError(
+            f"--data builds what all runs read: --cache-policy prebuilt or parquet+shared; under "
+            f"{policy} each run has what it needs"
+        )
+    if any(beside):
+        raise UsageError(
+            "--data names all that `skymark run --data` reads, in its own way; leave out other "
+            "sources, --field, --prepare, --python, --build-limit, --to and --shards"
+        )
+    address, entry = build_for_runs(root, name, note)
+    print_plain(f"{address}: {entry}")
+    print_plain(
+        f"read it with: skymark run --data {name} --cache-policy {policy} --cache-root {root}"
+    )
     return 0
 
 

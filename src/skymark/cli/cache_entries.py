@@ -8,7 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.cache_options import Root, root_of
+from skymark.cache.location import root_of
+from skymark.cli.cache_options import Root
 from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.parameters import SECONDS, Several
 from skymark.cli.tables import Json, print_rows
@@ -62,7 +63,7 @@ def verify(
     """
     from skymark.cache.entries import entries
     from skymark.cache.troubles import troubles
-    from skymark.cli.cache_of_run import open_data
+    from skymark.execute.run_caches import open_data
 
     root = root_of(cache_root)
     places = [_place(root, name) for name in names]

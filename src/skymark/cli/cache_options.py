@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from skymark.cache.location import cache_directory
 from skymark.cli.parameters import COUNT
 from skymark.model.errors import UsageError
 
@@ -82,11 +81,6 @@ UseOption = Annotated[
     Literal["once", "often"],
     Parameter(help="Whether one wave of jobs reads the data, or many over weeks; for auto."),
 ]
-
-
-def root_of(chosen: Path | None) -> Path:
-    """Return the directory of the caches: the one that was chosen, else this user's."""
-    return (chosen or cache_directory()).expanduser().resolve()
 
 
 def require_policy(policy: str | None, root: object) -> None:

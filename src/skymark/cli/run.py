@@ -187,7 +187,6 @@ def run(
 
 def measure(wanted: Plan, how: RunOptions) -> int:
     """Measure a plan, show the run, and return the exit status of `run`."""
-    from skymark.cli.cache_of_run import caches_of_run
     from skymark.cli.progress import ProgressObserver
     from skymark.cli.splitting import part_asked_for
     from skymark.cli.stores import say_what_was_stored
@@ -209,21 +208,18 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     end_when_told()
     expected_s = time.measuring.expected_s
     try:
-        with (
-            caches_of_run(how.cache_policy, how.cache_root, wanted, part) as kept,
-            ProgressObserver(PlainConsole(stderr=True), expected_s) as observer,
-        ):
+        with ProgressObserver(PlainConsole(stderr=True), expected_s) as observer:
             measured = skymark.run(
                 wanted,
                 results,
                 observer=observer,
                 retry=retry,
                 part=part,
-                share=how.share,
-                groups=how.group,
+                share=how.group if how.share else None,
                 against=revision,
                 own_venvs=how.env == "own",
-                cache_policy=kept,
+                cache_policy=how.cache_policy,
+                cache_root=how.cache_root,
             )
     except KeyboardInterrupt:
         say(_how_to_go_on(path, how))

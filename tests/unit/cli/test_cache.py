@@ -10,14 +10,19 @@ import sys
 
 import pytest
 
-from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.caller import end_when_told
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
+from skymark.execute.run_caches import caches_of_run as _caches_of_run
 from skymark.machine.variables import worker_variables
 
 PLAN = PlanOptions(scenarios=("TAB-1",), adapters=("numpy",)).plan()
 ROWS = "\n".join(json.dumps({"a": n}) for n in range(500))
+
+
+def caches_of_run(*asked):
+    """Announce on standard error, as the command does."""
+    return _caches_of_run(*asked, announce=lambda text: print(text, file=sys.stderr))
 
 
 @pytest.fixture

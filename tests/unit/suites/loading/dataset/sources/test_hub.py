@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from skymark.cache.hub import HubReference, ParquetTable, parse, table_of
-from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
+from skymark.execute.run_caches import caches_of_run
 from skymark.model.errors import DataError, UnknownNameError
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sources import parquet as hub

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from skymark.cache.jobs import job_directory
-from skymark.cache.location import Policy, library_variables, stand_in_variables
-from skymark.cache.manifest import lay_over
+from skymark.cache.location import Policy, library_variables, root_of, stand_in_variables
+from skymark.cache.manifest import CONTENT, lay_over
 from skymark.cache.providing import PLAIN, wait_for_turn
-from skymark.cache.real_data import build_real_data
+from skymark.cache.real_data import build_real_data, real_data_entry, sealed_real_data
 from skymark.cache.sharing import require_locks, unlocked, using
-from skymark.cli.cache_options import root_of
-from skymark.cli.caller import note, print_plain
 from skymark.execute.named_data import data_names, require_data
 from skymark.execute.partition.shard import Shard
 from skymark.execute.ranks.rank import ALONE
@@ -24,6 +22,7 @@ from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.suite.registry import suite_named, suites
 
+Announce = Callable[[str], None]
 RUN = "run"
 """Name of the data set of a run: its libraries' own caches have no other."""
 ROWS = "rows"
@@ -32,7 +31,11 @@ ROWS = "rows"
 
 @contextmanager
 def caches_of_run(
-    chosen: str | None, root: Path | None, plan: Plan, part: Shard | None = None
+    chosen: str | None,
+    root: Path | None,
+    plan: Plan,
+    part: Shard | None = None,
+    announce: Announce = lambda _: None,
 ) -> Iterator[str | None]:
     """Send the caches of this process's libraries where a policy says, and keep what it reads.
 
@@ -41,13 +44,14 @@ def caches_of_run(
         root: directory of the caches; None for skymark's own.
         plan: the run's.
         part: of several workers' parts, the one to be run here; it tells how many there are.
+        announce: told which policy and directory, and of waits.
 
     Yields:
         The policy and the directory, for the manifest; None where none was chosen.
 
     Raises:
         UsageError: the policy keeps data that a user names, and this run has none.
-        DataError: the data cannot be read; or a cache that must be there is not, or is damaged.
+        DataError: the data cannot be read, or a cache that must be there is not, or is damaged.
         CacheError: the directory may not be written, or its file system has no locks.
         StorageFullError: the disk has no room.
     """
@@ -62,23 +66,24 @@ def caches_of_run(
         data = _opened(plan)
     if policy is Policy.AUTO:
         policy, reason = _decided(place, data, _jobs(part))
-        note(f"cache policy auto: {policy}, for {reason}; `skymark cache plan` shows the others")
+        others = "`skymark cache plan` shows the others"
+        announce(f"cache policy auto: {policy}, for {reason}; {others}")
     with ExitStack() as stack:
         if policy is Policy.STAGGERED:
-            wait_for_turn(turn_of(os.environ), announce=note)
+            wait_for_turn(turn_of(os.environ), announce=announce)
             directory = place / PLAIN
         elif policy is Policy.SHARED:
             directory = place / Policy.SHARED
         else:
-            directory = stack.enter_context(job_directory(place, os.environ, note))
+            directory = stack.enter_context(job_directory(place, os.environ, announce))
         stack.enter_context(variables_set(library_variables(directory, RUN)))
         shown = directory
         if data is not None and policy.needs_data_of_run:
-            shown = _kept(policy, data, place, directory, stack)
+            shown = _kept(policy, data, place, directory, stack, announce)
             rows = stand_in_variables(data.fingerprint, directory / ROWS)
             stack.enter_context(variables_set(rows))
         text = f"{policy}: {shown}"
-        note(f"cache policy {text}")
+        announce(f"cache policy {text}")
         yield text
 
 
@@ -103,17 +108,21 @@ def _opened(plan: Plan) -> NamedData | None:
     return suite_named(plan.suite).open_data(names[0]) if len(names) == 1 else None
 
 
-def _kept(policy: Policy, data: NamedData, root: Path, directory: Path, stack: ExitStack) -> Path:
+def _kept(
+    policy: Policy,
+    data: NamedData,
+    root: Path,
+    directory: Path,
+    stack: ExitStack,
+    announce: Announce,
+) -> Path:
     """Keep the rows of data as a policy says, lay them over a job's directory, return the entry."""
-    from skymark.cache.manifest import CONTENT
-    from skymark.cache.real_data import build_real_data, real_data_entry, sealed_real_data
-
     own = directory if policy is Policy.PARQUET else root
-    stack.enter_context(using(real_data_entry(own, data), note))
+    stack.enter_context(using(real_data_entry(own, data), announce))
     if policy is Policy.PREBUILT:
-        entry = sealed_real_data(root, data, note)
+        entry = sealed_real_data(root, data, announce)
     else:
-        entry = build_real_data(own, data, announce=note)
+        entry = build_real_data(own, data, announce=announce)
     lay_over(entry / CONTENT, directory / ROWS)
     return entry
 
@@ -140,43 +149,31 @@ def _decided(root: Path, data: NamedData | None, jobs: int | None) -> tuple[Poli
     return choice.policy, choice.reason
 
 
-def build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[object]) -> int:
-    """Build the sealed cache of data as `skymark run --data` names it, and print the run's option.
+def build_for_runs(root: Path, name: str, announce: Announce) -> tuple[str, Path]:
+    """Build the sealed cache of data as `skymark run --data` names it.
 
     Args:
         root: directory of the caches.
         name: of the data.
-        policy: of the runs.
-        beside: values of options that only a library's cache has.
+        announce: told of waits.
+
+    Returns:
+        The data's address, and the cache's directory.
 
     Raises:
-        UsageError: it is not for such a policy, or other options say how a library reads the data.
+        UsageError: no installed suite reads such data.
         DataError: the data cannot be read.
     """
-    if not policy.needs_data_of_run or policy is Policy.PARQUET:
-        raise UsageError(
-            f"--data builds what all runs read: --cache-policy prebuilt or parquet+shared; under "
-            f"{policy} each run has what it needs"
-        )
-    if any(beside):
-        raise UsageError(
-            "--data names all that `skymark run --data` reads, in its own way; leave out other "
-            "sources, --field, --prepare, --python, --build-limit, --to and --shards"
-        )
     data = open_data(name)
     if data is None:
         raise UsageError("no installed suite reads data that is named with --data")
     with (
-        job_directory(root, os.environ, note) as directory,
+        job_directory(root, os.environ, announce) as directory,
         unlocked(directory),
         variables_set(library_variables(directory, RUN)),  # where the Hub's client downloads to
     ):
-        entry = build_real_data(root, data, announce=note)
-    print_plain(f"{data.address}: {entry}")
-    print_plain(
-        f"read it with: skymark run --data {name} --cache-policy {policy} --cache-root {root}"
-    )
-    return 0
+        entry = build_real_data(root, data, announce=announce)
+    return data.address, entry
 
 
 def open_data(name: str) -> NamedData | None:

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,17 +15,22 @@ import pytest
 from skymark.cache.choosing import MEASURED, Rates
 from skymark.cache.location import KEPT_VARIABLE, stand_in
 from skymark.cache.real_data import real_data_entry
-from skymark.cli.cache_of_run import caches_of_run
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
 from skymark.execute.named_data import require_data
 from skymark.execute.partition.shard import Shard
+from skymark.execute.run_caches import caches_of_run as _caches_of_run
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.registry import bind_scenario
 from skymark.suites.loading.specification import LoadingSpecification
 
 KEEPING = ["prebuilt", "parquet", "parquet+shared"]
+
+
+def caches_of_run(*asked):
+    """Announce on standard error, as the command does."""
+    return _caches_of_run(*asked, announce=lambda text: print(text, file=sys.stderr))
 
 
 @pytest.fixture(autouse=True)
