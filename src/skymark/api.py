@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from weakref import finalize
 
-from skymark.execute.planner import load_profile, make_plan, read_plan
+from skymark.execute.planner import planned, read_plan
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Setting, Status
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
     Observers = Callable[[float], AbstractContextManager[Observer]]
 
-LATEST = 10
-"""Earlier runs that an estimate of time looks into: all of them would take seconds."""
-
 
 def plan(work: Work | Path) -> Plan:
     """Plan a run: the ordered cells with their hash, from a request or from a plan's file.
@@ -45,7 +42,7 @@ def plan(work: Work | Path) -> Plan:
     """
     if not isinstance(work, Work):
         return read_plan(Path(work))
-    return make_plan(load_profile(work.profile), work)
+    return planned(work)[0]
 
 
 def expected_time(plan: Plan, part: Shard | None = None, *, in_pairs: bool = False) -> RunTime:
@@ -56,7 +53,7 @@ def expected_time(plan: Plan, part: Shard | None = None, *, in_pairs: bool = Fal
         part: the part of the plan that runs here; None for the whole.
         in_pairs: whether each round is measured for two revisions.
     """
-    from skymark.execute.duration import run_time
+    from skymark.execute.duration import LATEST, run_time
     from skymark.rundir.history import read_history
 
     return run_time(
@@ -116,11 +113,11 @@ def run(
     from skymark.execute.sweeps import Sweeps
     from skymark.store.kinds import wanted_urls
 
-    planned = work if isinstance(work, Plan) else plan(work)
+    wanted, _ = planned(work)
     chosen = results or Results()
     revision = find_revision(against) if isinstance(against, str) else against
-    time = expected_time(planned, part, in_pairs=revision is not None)
-    require_time(planned, time)
+    time = expected_time(wanted, part, in_pairs=revision is not None)
+    require_time(wanted, time)
     strategy: Strategy = Sweeps(part, retry)
     if share is not None:
         strategy = ClaimedGroups(share)
@@ -128,8 +125,8 @@ def run(
         strategy = Pairs(revision, retry)
     watching = observer or SilentObserver()
     stored = chosen.changed(stores=wanted_urls(chosen.stores, os.environ))
-    with caches_of_run(cache_policy, cache_root, planned, part, watching.stage) as kept:
-        finished = carry_out(planned, stored, watching, strategy, own=own_venvs, cache_policy=kept)
+    with caches_of_run(cache_policy, cache_root, wanted, part, watching.stage) as kept:
+        finished = carry_out(wanted, stored, watching, strategy, own=own_venvs, cache_policy=kept)
     return _opened(finished)
 
 
@@ -200,13 +197,13 @@ def tune(
     path = place.output or new_directory(f"{work.profile}-tune", place.directory)
     candidates = Candidates.of(work, step_ms, batch, grid, usable_cores())
     tuning, suite = candidates.tuning, candidates.suite
-    planned = candidates.plan()
+    wanted = candidates.plan()
     efforts = tuning.efforts(step_ms, work.effort or "standard")[-1 if exhaustive else 0 :]
     if work.timeout_s is not None:
         efforts = [one.changed(cell_timeout_s=work.timeout_s) for one in efforts]
     order = TuningOrder.of(tuning, suite.declaration, target)
     same = (tuning.step, tuning.batch)
-    machines = machines_of(runs_in(runs), planned.cells[0].cell, suite, order, same)
+    machines = machines_of(runs_in(runs), wanted.cells[0].cell, suite, order, same)
     _require_place_of_tune(path, place)
 
     observed = observers or (lambda _: nullcontext(SilentObserver()))
@@ -218,7 +215,7 @@ def tune(
             own = Results(output=rung, resume=(rung / MANIFEST).exists())
             return carry_out(plan, own, observer, Sweeps(), own=own_venvs).records
 
-    tuned = measure_rungs(planned, efforts, order, path, run_rung, candidates.names)
+    tuned = measure_rungs(wanted, efforts, order, path, run_rung, candidates.names)
     choice = Choice(tuned, tuple(machines))
     if (chosen := tuned.chosen) is not None:
         measure: Ceilings = load_object(tuning.ceilings)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+import skymark
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.parameters import WHERE, ProfileName
 from skymark.cli.rented_options import (
@@ -65,15 +66,15 @@ def cost(
     from skymark.cloud.cost.quote import check_ceiling
     from skymark.cloud.rented_run import idle_machines, split_of_machines
 
-    plan = replace(options, profile=profile).plan()
+    work = replace(options, profile=profile).work()
+    plan = skymark.plan(work)
     estimate = cloud.quote(
-        plan,
+        work,
         where.request(),
         limits.limits(),
         Results(directory=history),
         Job(split=where.split),
         Terminal(),
-        profile=profile,
     )
     quote, notes = estimate.best, []
     if estimate.shared is not None:

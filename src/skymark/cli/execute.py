@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-import skymark
 from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.cli.cost import print_quote
 from skymark.cli.grid import points, points_of_job
@@ -142,15 +141,13 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     profile = cloud.run_of_machine(cluster, profile).profile
     chosen = dataclasses.replace(options, profile=profile).work()
     requests = points(chosen, grid) if grid else {"": chosen}
-    plans = {point: skymark.plan(one) for point, one in requests.items()}
     ended = cloud.execute(
         cluster,
-        plans,
+        requests,
         most,
         Results(directory=output, stores=store),
         work,
         Terminal(output, show),
-        profile=profile,
         detach=detach,
     )
     if detach:
@@ -158,7 +155,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         return 0
     over = [one for one in ended if not isinstance(one, cloud.Left)]
     if grid:
-        return show_grid(dict(zip(plans, over, strict=True)), output)
+        return show_grid(dict(zip(requests, over, strict=True)), output)
     return show_end(over[0], output)
 
 

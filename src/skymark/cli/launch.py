@@ -72,7 +72,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.terminal import Terminal
 
     ended = cloud.launch(
-        dataclasses.replace(options, profile=profile).plan(),
+        dataclasses.replace(options, profile=profile).work(),
         where.request(),
         limits.limits(),
         Results(directory=output, stores=store),
@@ -84,7 +84,6 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             files=sync,
         ),
         Terminal(output, show, yes=yes),
-        profile=profile,
         detach=detach,
         dry_run=dry_run,
     )

@@ -294,7 +294,6 @@ def sky(  # its parameters are the options of a command
 
     Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
     """
-    from skymark.cli.splitting import shared_work
     from skymark.cli.terminal import Terminal
     from skymark.cloud.render.manifest import sky_text
     from skymark.cloud.rented_run import (
@@ -305,6 +304,7 @@ def sky(  # its parameters are the options of a command
     )
     from skymark.cloud.source import source_for
     from skymark.execute.planner import write_plan
+    from skymark.report.shared_work import shared_work
 
     plan = dataclasses.replace(options, profile=profile).plan()
     limits = Limits(deadline_s=_deadline_s(profile, deadline))

@@ -108,11 +108,11 @@ class SharingOptions:
                 is wrong.
         """
         from skymark.cache.location import Policy
-        from skymark.cli.splitting import shared_work
         from skymark.cloud.render.workload import Workload
         from skymark.execute.named_data import require_data
         from skymark.execute.partition.explain import requests_of
         from skymark.execute.partition.split import read_split
+        from skymark.report.shared_work import shared_work
         from skymark.store.kinds import kind_of
         from skymark.suite.registry import suite_named
 

@@ -34,16 +34,12 @@ from skymark.cli.splitting import print_part_rows
 from skymark.cli.tables import print_rows
 from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
-from skymark.model.plan import Plan
 from skymark.model.requests import Job, Machine, Results
-from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
     from skymark.cloud import Quoted
     from skymark.cloud.lifecycle.queued_jobs import Submitted
     from skymark.cloud.submitting import QuotedParts, QuotedSlots, SubmittedParts
-
-ALL = "all"
 
 
 @Parameter(name="*")
@@ -198,9 +194,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     _require_one_way(of_cluster, hiring, managed=managed, dry_run=dry_run)
     if plan is None and cluster is not None:
         options = for_machine(options, cluster)
-    named = options if plan is not None else with_all_names(options)
-    wanted = first_groups(wanted_plan(named, plan), max_jobs)
-    profile = options.profile if plan is None else wanted.profile  # a file, or a name
+    wanted = options.work() if plan is None else wanted_plan(options, plan)
     most, results = limits.limits(), Results(stores=store)
     job = Job(
         split=hiring.split,
@@ -216,7 +210,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             results,
             job,
             Terminal(show=show_parts, yes=hiring.yes),
-            profile=profile,
+            groups=max_jobs,
             jobs=hiring.jobs,
             dry_run=dry_run,
         )
@@ -228,7 +222,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         results,
         job,
         Terminal(show=show_slots),
-        profile=profile,
+        groups=max_jobs,
         gpu_fraction=gpu_fraction,
         slots=slots,
         one_job_per_group=one_job_per_group,
@@ -290,28 +284,6 @@ def for_machine(options: PlanOptions, cluster: str) -> PlanOptions:
                 say(f"--profile {made_for}, for which {cluster} was hired")
             return dataclasses.replace(options, profile=made_for)
     return options
-
-
-def with_all_names(options: PlanOptions) -> PlanOptions:
-    """Return the options of all that a suite has, where they name nothing of it.
-
-    What was measured already is left out later, by the machine or by the jobs that are there. A
-    suite whose cells disturb one another keeps to the profile, which fits into its time.
-    """
-    suite = suite_named(load_profile(options.profile).suite)
-    if options.scenarios or options.adapters or not suite.shares_machine:
-        return options
-    say(f"nothing of {suite.name} was named, so all of it that is not measured yet is taken")
-    return dataclasses.replace(options, scenarios=(ALL,), adapters=(ALL,))
-
-
-def first_groups(plan: Plan, count: int | None) -> Plan:
-    """Return a plan of the first so many groups of another one; None for all of them."""
-    if count is None:
-        return plan
-    taken = list(dict.fromkeys(planned.group for planned in plan.runnable))[:count]
-    cells = tuple(planned for planned in plan.cells if planned.group in taken)
-    return plan.model_copy(update={"cells": cells})
 
 
 def show_slots(quoted: QuotedSlots) -> None:

@@ -27,23 +27,22 @@ from skymark.cloud.source import source_for
 from skymark.cloud.stores import check_stores
 from skymark.cloud.submissions import new_submission
 from skymark.execute.named_data import require_data
-from skymark.execute.planner import load_profile
+from skymark.execute.planner import load_profile, planned
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.model.requests import Job, Limits, Results
+from skymark.model.requests import Job, Limits, Results, Work
 from skymark.rundir.history import read_history
 from skymark.rundir.layout import new_run_id
 
 
 def execute(
     name: str,
-    plans: Mapping[str, Plan],
+    works: Mapping[str, Work | Plan],
     limits: Limits = Limits(),
     results: Results = Results(),
     job: Job = Job(),
     callbacks: Callbacks = SILENT,
     *,
-    profile: str | None = None,
     detach: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> list[Ended | Kept | Left]:
@@ -51,13 +50,13 @@ def execute(
 
     Args:
         name: the machine's.
-        plans: by a suffix of the run's name that suits a directory; empty for the only one.
+        works: by a suffix of the run's name that suits a directory; empty for the only one. All are
+            of one profile.
         limits: of each run. None: the profile's deadline, and the machine's ceiling, or the
             profile's if that is higher.
         results: its directory gets the runs, its stores each cell as it is measured.
         job: the part of the machine that each run takes, name, variables, secrets and files.
         callbacks: told of prices and progress; Ctrl-C takes back what has not ended.
-        profile: in place of the one that the machine was made for.
         detach: return when the jobs are in the machine's queue.
         environment: has the keys of stores.
 
@@ -69,7 +68,9 @@ def execute(
         GateError: nothing was queued: a run is expected to cost more than its ceiling.
         CloudError: the machine did not take the jobs; none of them is left in its queue.
     """
-    known = run_of_machine(name, profile)
+    planned_works = {point: planned(work) for point, work in works.items()}
+    plans = {point: plan for point, (plan, _) in planned_works.items()}
+    known = run_of_machine(name, next(profile for _, profile in planned_works.values()))
     if job.nodes is not None:
         check_nodes(name, job.nodes, known.machine.nodes)
     split_of_machines(job.split, job.nodes or known.machine.nodes)

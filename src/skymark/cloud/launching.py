@@ -28,11 +28,11 @@ from skymark.cloud.sky.managed_jobs import check_controller, live_managed_jobs
 from skymark.cloud.source import source_for
 from skymark.cloud.stores import check_stores
 from skymark.execute.named_data import require_data
-from skymark.execute.planner import load_profile
+from skymark.execute.planner import load_profile, planned
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
-from skymark.model.requests import Job, Limits, Machine, Results
+from skymark.model.requests import Job, Limits, Machine, Results, Work
 from skymark.rundir.history import read_history
 from skymark.rundir.layout import new_run_id
 
@@ -53,30 +53,27 @@ class Estimate(Frozen):
 
 
 def quote(
-    plan: Plan,
+    work: Work | Plan,
     machine: Machine = Machine(),
     limits: Limits = Limits(),
     results: Results = Results(),
     job: Job = Job(),
     callbacks: Callbacks = SILENT,
-    *,
-    profile: str | None = None,
 ) -> Estimate:
-    """Estimate the cost of a plan on rented machines; nothing is rented, and no provider asked.
+    """Estimate the cost of work on rented machines; nothing is rented, and no provider asked.
 
     Args:
-        plan: the cells.
+        work: the cells.
         machine: the machines.
         limits: in place of the profile's.
         results: its directory's earlier runs tell how long cells take.
         job: its split is the way the machines share the plan.
         callbacks: told of a price catalogue that is fetched.
-        profile: the plan's profile, where it is a file.
 
     Raises:
         UsageError: SkyPilot is not installed, or no price is known.
     """
-    profile = profile or plan.profile
+    plan, profile = planned(work)
     whole = limits_of(load_profile(profile), limits, machine.nodes)
     require_time_before(plan, whole.deadline_s)
     history = read_history(results.directory, plan)
@@ -88,32 +85,30 @@ def quote(
 
 
 def launch(
-    plan: Plan,
+    work: Work | Plan,
     machine: Machine = Machine(),
     limits: Limits = Limits(),
     results: Results = Results(),
     job: Job = Job(),
     callbacks: Callbacks | None = None,
     *,
-    profile: str | None = None,
     detach: bool = False,
     dry_run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Ended | Kept | Left | Quoted:
-    """Hire a machine, run a plan there, bring the results home, and prove the machine gone.
+    """Hire a machine, carry out work there, bring the results home, and prove the machine gone.
 
     Whatever happens after hiring, the machine is ended before this returns or raises, unless it
     has results that are verified nowhere else, it is to stay, or the user leaves it running.
 
     Args:
-        plan: the cells.
+        work: the cells.
         machine: the machine.
         limits: in place of the profile's; the machine keeps them itself.
         results: its directory gets the run, its stores each cell as it is measured.
         job: name, variables, secrets, files, and the way machines share the plan.
         callbacks: told of progress and asked about price and interruption. None: silent; the price
             is agreed to where `limits` has a ceiling.
-        profile: the plan's profile, where it is a file.
         detach: return when the job is in the machine's queue.
         dry_run: price it, and hire nothing.
         environment: has the keys of stores.
@@ -127,7 +122,7 @@ def launch(
         StillBillingError: a machine is not proved gone; the message has its id and price.
     """
     callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
-    profile = profile or plan.profile
+    plan, profile = planned(work)
     known = {**environment, **job.variables, **job.secrets}
     if machine.idle and job.split is not None:
         raise UsageError("--idle runs nothing, so nothing is split; give --split to skymark exec")

@@ -50,14 +50,16 @@ from skymark.execute.named_data import require_data
 from skymark.execute.partition.explain import WorkerPart, named_keys, worker_parts
 from skymark.execute.partition.shard import Item, items_of, parts_of
 from skymark.execute.partition.split import Split, read_split
-from skymark.execute.planner import load_profile
+from skymark.execute.planner import load_profile, planned
 from skymark.model.errors import GateError, SkymarkError, UsageError
 from skymark.model.plan import Plan
-from skymark.model.requests import Job, Limits, Machine, Results
+from skymark.model.requests import Job, Limits, Machine, Results, Work
 from skymark.rundir.history import read_history
 from skymark.rundir.layout import new_run_id
 from skymark.suite.registry import suite_named
 
+ALL = "all"
+"""The name of all scenarios, and of all adapters."""
 JOBS = 4
 """Managed jobs that share a plan, unless told otherwise."""
 QUEUE = "skymark-managed-jobs"
@@ -97,14 +99,14 @@ class SubmittedParts:
 
 
 def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
-    plan: Plan,
+    work: Work | Plan,
     name: str | None,
     limits: Limits = Limits(),
     results: Results = Results(),
     job: Job = Job(),
     callbacks: Callbacks = SILENT,
     *,
-    profile: str | None = None,
+    groups: int | None = None,
     gpu_fraction: float | None = None,
     slots: int | None = None,
     one_job_per_group: bool = False,
@@ -114,14 +116,14 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     """Put workers that take one group of a plan after another into a machine's queue.
 
     Args:
-        plan: the cells.
+        work: the cells; all of a suite that shares its machine, where it names nothing.
         name: the machine's. None for the cheapest of the profile, for a dry run.
         limits: of each job. None: no deadline, and the machine's ceiling, or the profile's if
             that is higher.
         results: its stores get each cell as it is measured.
         job: variables, secrets and files.
         callbacks: told of prices and progress.
-        profile: the plan's profile, where it is a file.
+        groups: only the first so many groups; None for all.
         gpu_fraction: the part of a card that each worker has; None for an eighth or more.
         slots: workers in all; None for as many as fit.
         one_job_per_group: a job for each group in place of workers that take many.
@@ -133,7 +135,7 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
         GateError: nothing was queued: it is expected to cost more than the ceiling.
         CloudError: the machine did not take all jobs.
     """
-    profile = profile or plan.profile
+    plan, profile = plan_to_submit(work, groups, callbacks.tell)
     source = source_for([plan], job.files)
     callbacks.sends(source)
     require_data(job.cache_policy, plan)
@@ -179,14 +181,14 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
 
 
 def submit_managed(
-    plan: Plan,
+    work: Work | Plan,
     machine: Machine,
     limits: Limits = Limits(),
     results: Results = Results(),
     job: Job = Job(),
     callbacks: Callbacks | None = None,
     *,
-    profile: str | None = None,
+    groups: int | None = None,
     jobs: int | None = None,
     dry_run: bool = False,
     environment: Mapping[str, str] = os.environ,
@@ -194,14 +196,14 @@ def submit_managed(
     """Divide a plan between managed jobs, each on a machine of its own, and leave them to it.
 
     Args:
-        plan: the cells.
+        work: the cells; all of a suite that shares its machine, where it names nothing.
         machine: each job's, managed.
         limits: of each job in time, of all together in cost; None for the profile's.
         results: one of its stores outlives the machines.
         job: the split of the plan between the jobs, variables, secrets and files.
         callbacks: told of progress and asked about the price. None: silent; the price is agreed to
             where `limits` has a ceiling.
-        profile: the plan's profile, where it is a file.
+        groups: only the first so many groups; None for all.
         jobs: that share the plan; None for 4, and no more than there are groups.
         dry_run: price it, and submit nothing.
         environment: has the keys of stores.
@@ -214,7 +216,7 @@ def submit_managed(
         GateError: they may cost more than the ceiling together, or that was not agreed to.
     """
     callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
-    profile = profile or plan.profile
+    plan, profile = plan_to_submit(work, groups, callbacks.tell)
     source = source_for([plan], job.files)
     callbacks.sends(source)
     plan = measurable(plan, callbacks.tell)
@@ -259,6 +261,26 @@ def submit_managed(
         check_stores(run.stores, run.run_id, variables)
         callbacks.begin(run.run_id)
         return _submitted(quoted, part_runs(quoted, key, rest.attempts), callbacks)
+
+
+def plan_to_submit(
+    work: Work | Plan, groups: int | None, tell: Callable[[str], None]
+) -> tuple[Plan, str]:
+    """Return the plan of work, or of its first groups, and its profile.
+
+    What was measured already is left out later, by the machine or by the jobs that are there. A
+    suite whose cells disturb one another keeps to the profile, which fits into its time.
+    """
+    if isinstance(work, Work) and not (work.scenarios or work.adapters):
+        suite = suite_named(load_profile(work.profile).suite)
+        if suite.shares_machine:
+            tell(f"nothing of {suite.name} was named, so all that is not measured yet is taken")
+            work = work.changed(scenarios=(ALL,), adapters=(ALL,))
+    plan, profile = planned(work)
+    if groups is not None:
+        taken = list(dict.fromkeys(one.group for one in plan.runnable))[:groups]
+        plan = plan.changed(cells=tuple(one for one in plan.cells if one.group in taken))
+    return plan, profile
 
 
 def _submitted(whole: Quoted, parts: Sequence[Quoted], callbacks: Callbacks) -> SubmittedParts:

@@ -18,6 +18,9 @@ from skymark.model.plan import Plan, PlannedCell
 from skymark.rundir.history import PastRun, past_run
 from skymark.rundir.reader import open_run
 
+LATEST = 10
+"""Earlier runs that an estimate of time looks into: all of them would take seconds."""
+
 SAME_PROFILE_FACTOR = 1.5
 """How much faster or slower a machine may be than another of the same profile. Assumed."""
 

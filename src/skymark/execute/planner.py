@@ -62,6 +62,17 @@ def make_plan(
     )
 
 
+def planned(work: Work | Plan) -> tuple[Plan, str]:
+    """Return the plan of a request, or one that is there, and its profile: a name, or a file.
+
+    Raises:
+        UsageError: as of `make_plan`.
+    """
+    if isinstance(work, Plan):
+        return work, work.profile
+    return make_plan(load_profile(work.profile), work), work.profile
+
+
 def _bounds(suite: Suite, profile: Profile, work: Work) -> Effort:
     """Return an effort of a suite, with the rounds and the time limit of a request."""
     name = work.effort or profile.effort

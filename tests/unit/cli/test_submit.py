@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
+import skymark
 from skymark.cli.main import main
-from skymark.cli.options import PlanOptions
-from skymark.cli.submit import ManagedOptions, with_all_names
-from skymark.cloud.submitting import measurable, split_of_jobs
+from skymark.cli.submit import ManagedOptions
+from skymark.cloud.submitting import measurable, plan_to_submit, split_of_jobs
 from skymark.execute.partition.explain import worker_parts
 from skymark.execute.partition.shard import Item
 from skymark.model.errors import UsageError
+from skymark.model.requests import Work
 from tests.scripted_suite import cell_of, plan_of
 
 BUCKET = ("--store", "s3://bucket/runs")
@@ -83,13 +82,21 @@ def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
         split_of_jobs(given.get("split"), given.get("jobs"), ITEMS)
 
 
-def test_without_names_a_suite_that_shares_its_machine_takes_all_it_has(capsys):
-    options = PlanOptions(profile="clip_gpu")
-    named = with_all_names(options)
-    assert (named.scenarios, named.adapters) == (("all",), ("all",))
-    assert "nothing of clip was named" in capsys.readouterr().err
-    for kept in (dataclasses.replace(options, adapters=("a",)), PlanOptions(profile="cpu")):
-        assert with_all_names(kept) is kept
+def test_without_names_a_suite_that_shares_its_machine_takes_all_it_has():
+    said = []
+    everything = Work(profile="clip_gpu", scenarios=("all",), adapters=("all",))
+    plan, profile = plan_to_submit(Work(profile="clip_gpu"), None, said.append)
+    assert (plan, profile) == (skymark.plan(everything), "clip_gpu")
+    assert "nothing of clip was named" in said.pop()
+    for kept in (Work(profile="clip_gpu", scenarios=("wds/vtab/cifar10",)), Work(profile="cpu")):
+        assert plan_to_submit(kept, None, said.append)[0] == skymark.plan(kept)
+    assert said == []
+
+
+def test_only_the_first_groups_are_submitted_where_a_number_is_given():
+    work = Work(scenarios=("CV-1", "TAB-1"), adapters=("numpy",))
+    plan, _ = plan_to_submit(work, 1, print)
+    assert {one.group for one in plan.cells} == {skymark.plan(work).cells[0].group}
 
 
 def test_every_option_of_hired_machines_is_known_as_given():

@@ -42,8 +42,8 @@ def test_what_was_ordered_is_known_until_the_machine_is_gone():
     ("note", "named"),
     [
         ('{"num_nodes": "three", "max_cost_usd": -1, "deadline": 5}', "num_nodes"),
-        ('{"machine": {"nodes": "three"}}', "machine.nodes"),
-        ('{"limits": {"max_cost_usd": -1}}', "limits.max_cost_usd"),
+        ('{"machine": {"nodes": "three"}}', "Machine: nodes"),
+        ('{"limits": {"max_cost_usd": -1}}', "Limits: max_cost_usd"),
         ("[", "JSON"),
     ],
 )

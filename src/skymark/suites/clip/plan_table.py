@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skymark.api import LATEST
 from skymark.cli.caller import say
-from skymark.execute.duration import run_time
+from skymark.execute.duration import LATEST, run_time
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
