@@ -124,6 +124,18 @@ WORDS_OF_SKY = {
 }
 
 
+def test_a_newcomer_s_table_names_files_that_there_are():
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where things are")[2]
+    rows = re.findall(r"^\| [^|]+ \| ([^|]+) \|$", table.partition("\n## ")[0], re.MULTILINE)[1:]
+    assert len(rows) >= 15
+    for row in rows:
+        folder = ROOT
+        for name in re.findall(r"`([\w./]+(?:/|\.py))`", row):
+            path = ROOT / name if name.startswith("src/") else folder / name
+            assert path.exists(), path
+            folder = path if path.is_dir() else path.parent
+
+
 def test_the_numbers_of_examples_of_each_property_are_in_the_table():
     rows = (DOCS / "security.md").read_text()
     found = re.findall(r"^\| any .*\| `(\w+)` \| (\d+) \| (\d+) \|$", rows, re.MULTILINE)

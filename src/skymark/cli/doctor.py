@@ -28,8 +28,7 @@ from skymark.statistics.power import detections
 from skymark.suite.registry import suites
 
 if TYPE_CHECKING:
-    from skymark.cloud.checkup import Checkup, Provider
-    from skymark.cloud.sky.clusters import LiveMachine
+    from skymark.cloud import Checkup, LiveMachine, Provider
 
 
 def doctor(
@@ -84,7 +83,7 @@ def doctor(
 
 
 def _doctor_of_clouds(*, json: bool) -> int:
-    from skymark.cloud.checkup import check_up
+    from skymark.cloud import check_up
 
     found = check_up(os.environ)
     if json:
@@ -116,7 +115,7 @@ def print_checkup(found: Checkup) -> None:
 
 def _needs(provider: Provider) -> list[str]:
     """Return a provider's needs in lines; the way there only where it is not enabled."""
-    from skymark.cloud.sky.client import sky_program
+    from skymark.cloud import sky_program
 
     access = provider.access
     if access is None:

@@ -20,7 +20,7 @@ from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.requests import DEFAULT_RESULTS, Results
 
 if TYPE_CHECKING:
-    from skymark.cloud.sky.jobs import QueuedJob
+    from skymark.cloud import QueuedJob
 
 
 def status(

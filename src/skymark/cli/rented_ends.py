@@ -117,7 +117,7 @@ def _say_how_to_come_back(run: RentedRun, output: Path) -> None:
 
 def _say_how_to_store(over: Ended | Kept) -> None:
     """Print the commands that put into its stores what came home without them."""
-    from skymark.cloud.sky.jobs import JobEnd
+    from skymark.cloud import JobEnd
 
     if over.retrieved.finished.end is not JobEnd.UNSTORED or over.results is None:
         return

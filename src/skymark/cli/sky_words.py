@@ -185,7 +185,7 @@ def taken_words(command: Sequence[str]) -> list[str]:
 
 
 def _said(refused: str, answer: str, word: str) -> str:
-    from skymark.cloud.own_venv import program_there
+    from skymark.cloud import program_there
 
     program = program_there()
     sky = "sky" if program is None else str(program.with_name("sky"))
@@ -211,7 +211,7 @@ def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
     """
     if not needs_skypilot(arguments, commands):
         return
-    from skymark.cloud.own_venv import has_skypilot, program_there
+    from skymark.cloud import has_skypilot, program_there
 
     if has_skypilot() or (program := program_there()) is None:
         return

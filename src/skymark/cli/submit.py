@@ -6,7 +6,6 @@ import dataclasses
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,14 +31,11 @@ from skymark.cli.rented_options import (
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.splitting import print_part_rows
 from skymark.cli.tables import print_rows
-from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine, Results
 
 if TYPE_CHECKING:
-    from skymark.cloud import Quoted
-    from skymark.cloud.lifecycle.queued_jobs import Submitted
-    from skymark.cloud.submitting import QuotedParts, QuotedSlots, SubmittedParts
+    from skymark.cloud import Quoted, QuotedParts, QuotedSlots, Submitted, SubmittedParts
 
 
 @Parameter(name="*")
@@ -192,8 +188,12 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         "--one-job-per-group": one_job_per_group,
     }
     _require_one_way(of_cluster, hiring, managed=managed, dry_run=dry_run)
-    if plan is None and cluster is not None:
-        options = for_machine(options, cluster)
+    usual = type(options)().profile  # a suite's own command has another
+    if plan is None and cluster is not None and options.profile == usual:
+        made_for = cloud.profile_of_machine(cluster, of_suite_of=usual)
+        if made_for not in (None, usual):
+            say(f"--profile {made_for}, for which {cluster} was hired")
+            options = dataclasses.replace(options, profile=made_for)
     wanted = options.work() if plan is None else wanted_plan(options, plan)
     most, results = limits.limits(), Results(stores=store)
     job = Job(
@@ -271,21 +271,6 @@ def _require_one_way(
         )
 
 
-def for_machine(options: PlanOptions, cluster: str) -> PlanOptions:
-    """Return the options with the profile that a machine was hired for, where none was given."""
-    from skymark.cloud.known_machines import recall
-
-    if options.profile != type(options)().profile:
-        return options
-    with suppress(UsageError):  # hired elsewhere, or by a profile that is no more
-        made_for = recall(cluster).profile
-        if load_profile(made_for).suite == load_profile(options.profile).suite:
-            if made_for != options.profile:
-                say(f"--profile {made_for}, for which {cluster} was hired")
-            return dataclasses.replace(options, profile=made_for)
-    return options
-
-
 def show_slots(quoted: QuotedSlots) -> None:
     """Print the jobs of slot workers, those that are alike in one line, and their price."""
     from skymark.cloud.cost.quote import as_given
@@ -352,8 +337,6 @@ def _say_what_is_queued(submitted: Submitted) -> None:
 def _say_what_is_on_its_way(parts: SubmittedParts | Quoted | None) -> int:
     """Name managed jobs and their prices, with the commands that follow and end them."""
     from skymark.cloud import Quoted
-    from skymark.cloud.known_machines import hired
-    from skymark.cloud.lifecycle.quoting import ordered_machines
 
     if parts is None:
         say("no job was submitted")
@@ -373,10 +356,7 @@ def _say_what_is_on_its_way(parts: SubmittedParts | Quoted | None) -> int:
         stored = shlex.quote(f"{run.lasting_store}/{run.run_id}")
         lines = [
             f"{run.run_id}: on their way, each until its part is done",
-            *(
-                f"  {quoted.name}: {(hired(quoted.name) or ordered_machines(quoted)).in_words}"
-                for quoted in going
-            ),
+            *(f"  {one.name}: {one.in_words}" for one in parts.machines),
             f"  watch:   skymark status; skymark logs {names[0]}",
             f"  fetch:   skymark fetch {stored} {shlex.quote(f'results/{run.run_id}')}",
             f"  end:     skymark down {' '.join(names)}",

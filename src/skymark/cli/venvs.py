@@ -160,7 +160,7 @@ def cloud() -> int:
 
     Every one of them finds it by itself; in a checkout `make cloud` does the same.
     """
-    from skymark.cloud.own_venv import make_cloud_venv
+    from skymark.cloud import make_cloud_venv
 
     note("making the venv of SkyPilot (once)")
     print_plain(f"cloud: {make_cloud_venv()}")

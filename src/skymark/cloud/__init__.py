@@ -10,63 +10,96 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from skymark.cloud.checkup import Checkup, Provider, check_up
     from skymark.cloud.executing import execute, follow_commands, queue_commands
     from skymark.cloud.launching import Estimate, launch, quote
+    from skymark.cloud.lifecycle.queued_jobs import Submitted
     from skymark.cloud.lifecycle.stages import Callbacks, Choice, Ended, Kept, Left, Quoted
     from skymark.cloud.machines import (
         cancel,
         collect,
         down,
         names_of_machines,
+        profile_of_machine,
         run_of_machine,
         show_log,
         status,
     )
-    from skymark.cloud.sky.jobs import queued_jobs
+    from skymark.cloud.own_venv import has_skypilot, make_cloud_venv, program_there
+    from skymark.cloud.sky.client import sky_program
+    from skymark.cloud.sky.clusters import LiveMachine
+    from skymark.cloud.sky.jobs import JobEnd, QueuedJob, queued_jobs
     from skymark.cloud.sky.ssh import copy, shell
-    from skymark.cloud.submitting import submit, submit_managed
+    from skymark.cloud.submitting import (
+        QuotedParts,
+        QuotedSlots,
+        SubmittedParts,
+        submit,
+        submit_managed,
+    )
 
 _PLACES = {
+    "checkup": ("Checkup", "Provider", "check_up"),
     "executing": ("execute", "follow_commands", "queue_commands"),
     "launching": ("Estimate", "launch", "quote"),
+    "lifecycle.queued_jobs": ("Submitted",),
     "lifecycle.stages": ("Callbacks", "Choice", "Ended", "Kept", "Left", "Quoted"),
     "machines": (
         "cancel",
         "collect",
         "down",
         "names_of_machines",
+        "profile_of_machine",
         "run_of_machine",
         "show_log",
         "status",
     ),
-    "sky.jobs": ("queued_jobs",),
+    "own_venv": ("has_skypilot", "make_cloud_venv", "program_there"),
+    "sky.client": ("sky_program",),
+    "sky.clusters": ("LiveMachine",),
+    "sky.jobs": ("JobEnd", "QueuedJob", "queued_jobs"),
     "sky.ssh": ("copy", "shell"),
-    "submitting": ("submit", "submit_managed"),
+    "submitting": ("QuotedParts", "QuotedSlots", "SubmittedParts", "submit", "submit_managed"),
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
     "Callbacks",
+    "Checkup",
     "Choice",
     "Ended",
     "Estimate",
+    "JobEnd",
     "Kept",
     "Left",
+    "LiveMachine",
+    "Provider",
+    "QueuedJob",
     "Quoted",
+    "QuotedParts",
+    "QuotedSlots",
+    "Submitted",
+    "SubmittedParts",
     "cancel",
+    "check_up",
     "collect",
     "copy",
     "down",
     "execute",
     "follow_commands",
+    "has_skypilot",
     "launch",
+    "make_cloud_venv",
     "names_of_machines",
+    "profile_of_machine",
+    "program_there",
     "queue_commands",
     "queued_jobs",
     "quote",
     "run_of_machine",
     "shell",
     "show_log",
+    "sky_program",
     "status",
     "submit",
     "submit_managed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -45,6 +46,7 @@ from skymark.cloud.sky.managed_jobs import find_managed_job, live_managed_jobs
 from skymark.cloud.sky.ssh import output_of
 from skymark.cloud.submissions import PREFIX
 from skymark.cloud.waiting import clock_s, in_background
+from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 from skymark.model.record import FILE_NAME
 from skymark.model.requests import Machine, Results
@@ -144,6 +146,24 @@ def run_of_machine(name: str, profile: str | None = None) -> RentedRun:
     except UnknownMachineError:
         return _adopted(name, profile)
     return run if profile is None else run.changed(profile=profile)
+
+
+def profile_of_machine(name: str, *, of_suite_of: str) -> str | None:
+    """Return the profile that a machine was hired for, if it is of the same suite as another.
+
+    Args:
+        name: the machine's.
+        of_suite_of: the other profile.
+
+    Returns:
+        None where the machine was hired elsewhere, by a profile that is no more, or for another
+        suite.
+    """
+    with suppress(UsageError):
+        made_for = recall(name).profile
+        if load_profile(made_for).suite == load_profile(of_suite_of).suite:
+            return made_for
+    return None
 
 
 def newest_run(cluster: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from skymark.cloud.cost.quote import Offer
-from skymark.cloud.known_machines import turn_of
+from skymark.cloud.known_machines import HiredMachines, hired, turn_of
 from skymark.cloud.lifecycle.managed import part_runs, submit_parts
 from skymark.cloud.lifecycle.queued_jobs import (
     Submitted,
@@ -22,6 +22,7 @@ from skymark.cloud.lifecycle.quoting import (
     cards_of_offer,
     cheapest_offer,
     machine_there,
+    ordered_machines,
     quote_run,
     quote_there,
     slots_of,
@@ -96,6 +97,11 @@ class SubmittedParts:
     problems: tuple[str, ...] = ()
     """Why some were not begun, or were ended."""
     interrupted: bool = False
+
+    @property
+    def machines(self) -> tuple[HiredMachines, ...]:
+        """The machines of the jobs: as they were hired, or as they are to be."""
+        return tuple(hired(one.name) or ordered_machines(one) for one in self.going)
 
 
 def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
