@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import sys
 from pathlib import Path
 
@@ -40,8 +42,7 @@ def page() -> str:
     parts = [HEAD, "## Functions\n", *functions, "## Requests\n"]
     for name in REQUESTS:
         model = getattr(skymark, name)
-        fields = "\n".join(f"- `{field}: {kind}`" for field, kind in model.__annotations__.items())
-        parts.append(f"### `skymark.{name}`\n\n{_first(model)}\n\n{fields}\n")
+        parts.append(f"### `skymark.{name}`\n\n{_first(model)}\n\n{_fields(model)}\n")
     parts.append("## Results\n")
     for kind in RESULTS:
         parts.append(f"### `{kind.__name__}`\n\n{_first(kind)}\n")
@@ -57,6 +58,22 @@ def _entry(name: str, function: object) -> str:
     parameters = inspect.signature(function).parameters
     listed = ", ".join(one for one in parameters if one != "self")
     return f"### `{name}({listed})`\n\n```text\n{inspect.getdoc(function)}\n```\n"
+
+
+def _fields(model: type) -> str:
+    """Return a line for each field of a request, with the text below it in the source."""
+    body = ast.parse(inspect.getsource(model)).body[0].body
+    said = {
+        one.target.id: " ".join(text.value.value.split())
+        for one, text in itertools.pairwise(body)
+        if isinstance(one, ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+    return "\n".join(
+        f"- `{name}: {kind}`" + (f": {said[name]}" if name in said else "")
+        for name, kind in model.__annotations__.items()
+    )
 
 
 def _member(name: str, member: object) -> str | None:

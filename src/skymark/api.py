@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from weakref import finalize
 
-from skymark.execute.planner import planned, read_plan
+from skymark.execute.planner import planned, read_plan, words_of
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Setting, Status
@@ -222,8 +222,8 @@ def tune(
         with observed(0.0) as observer, measuring(announce=observer.stage):
             ceilings = measure(chosen, cache_directory())
         again = candidates.again(chosen.cell)
-        words = ("run", *again.words({one.name for one in suite.options if one.setting}))
-        command = ("skymark", *words, *(() if own_venvs else ("--env", "current")))
+        where = () if own_venvs else ("--env", "current")
+        command = ("skymark", "run", *words_of(again), *where)
         choice = replace(choice, ceilings=tuple(ceilings), again=again, command=command)
     with explained(path / OUTCOME):
         write_whole(path / OUTCOME, choice.to_json().encode())
@@ -248,14 +248,16 @@ def new_directory(name: str, within: Path = DEFAULT_RESULTS) -> Path:
     return within / new_run_id(name, datetime.now(UTC))
 
 
-def open(place: Path | str) -> Run:  # the public function is `skymark.open`
+def open(  # the public function is `skymark.open`
+    place: Path | str, into: Path | str | None = None
+) -> Run:
     """Open a run: a directory, a JSON file of pytest-benchmark, or a store's address.
-
-    A stored run is fetched into a temporary directory, which goes with the result.
 
     Args:
         place: such as ``results/RUN-ID``, ``s3://BUCKET/PREFIX/RUN-ID`` or
             ``wandb://ENTITY/PROJECT/runs/RUN-ID``.
+        into: directory that a stored run is fetched into; None for a temporary one, which goes
+            with the result.
 
     Raises:
         UsageError: there is no run.
@@ -269,7 +271,7 @@ def open(place: Path | str) -> Run:  # the public function is `skymark.open`
 
     if not is_address(str(place)):
         return Run.of(run_at(Path(place)))
-    directory = Path(mkdtemp(prefix="skymark-"))
+    directory = Path(mkdtemp(prefix="skymark-") if into is None else into)
     with closing(open_source(str(place))) as source:
         try:
             differing = fetch(source, directory)
@@ -278,7 +280,8 @@ def open(place: Path | str) -> Run:  # the public function is `skymark.open`
     stored = open_run(directory)
     problems = (*stored.problems, *(f"{name}: is not as the run wrote it" for name in differing))
     run = Run.of(stored, problems=problems)
-    finalize(run, rmtree, directory, ignore_errors=True)
+    if into is None:
+        finalize(run, rmtree, directory, ignore_errors=True)
     return run
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 import skymark
 from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
-from skymark.execute.planner import load_profile
+from skymark.execute.planner import load_profile, words_of
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
 from skymark.model.option import Option, read_pair
@@ -108,8 +108,6 @@ def typed_options(declared: Mapping[str, DeclaredOption]) -> Any:
 
 DECLARED = declared_options(suites())
 """The options of all installed suites by name."""
-OPTIONS_OF_SETTINGS = tuple(name for name, one in DECLARED.items() if one.option.setting)
-"""Settings with an option of their own, besides --set."""
 
 if TYPE_CHECKING:
     OptionsOfSuites = dict[str, Any]
@@ -238,7 +236,7 @@ class PlanOptions:
 
     def words(self) -> tuple[str, ...]:
         """Return these options as a command line gives them, the profile always among them."""
-        return self.work().words(OPTIONS_OF_SETTINGS)
+        return words_of(self.work())
 
     def _values(self) -> dict[str, Any]:
         """Return the values by name that differ from their default."""

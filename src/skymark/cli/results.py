@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+import skymark
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import DIFFERENCE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
@@ -143,24 +144,18 @@ def compare(
 
     Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
     """
-    from skymark.report.compare import compare_runs
-    from skymark.report.compare import gate as check
-    from skymark.report.pytest_benchmark import run_at
-
     require_one_format(format, json=json)
-    found = compare_runs(run_at(before), run_at(after), across=across, practical=practical)
+    found = skymark.compare(before, after, across=across, practical=practical)
     if json:
-        print_json(found.model_dump_json(indent=1))
+        print_json(found.to_json())
     elif format == "md":
-        from skymark.report.comparison_tables import comparison_markdown
-
-        print_plain(comparison_markdown(found), end="")
+        print_plain(found.to_markdown(), end="")
     else:
         from skymark.report.comparison_tables import print_comparison
 
         print_comparison(found, stdout_console())
     if gate:
-        check(found)
+        found.gate()
     return 0
 
 

@@ -36,13 +36,16 @@ def make_plan(
     """
     suite = suite_named(profile.suite)
     bounds = _bounds(suite, profile, work)
+    named = {one.name for one in suite.options if not one.setting}
+    own = {name: value for name, value in work.settings.items() if name in named}
+    given = {name: value for name, value in work.settings.items() if name not in own}
     selection = Selection(
         platform=profile.platform,
         scenarios=work.scenarios or profile.scenarios,
         size=profile.size,
         adapters=work.adapters or profile.adapters,
-        settings={**profile.settings, **work.settings},
-        options=work.options,
+        settings={**profile.settings, **given},
+        options={**work.options, **own},
     )
     cells = suite.plan(selection, bounds)
     if not cells:
@@ -71,6 +74,12 @@ def planned(work: Work | Plan) -> tuple[Plan, str]:
     if isinstance(work, Plan):
         return work, work.profile
     return make_plan(load_profile(work.profile), work), work.profile
+
+
+def words_of(work: Work) -> tuple[str, ...]:
+    """Return the options of ``skymark run`` that make a request."""
+    suite = suite_named(load_profile(work.profile).suite)
+    return work.words({one.name for one in suite.options})
 
 
 def _bounds(suite: Suite, profile: Profile, work: Work) -> Effort:

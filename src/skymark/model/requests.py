@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,9 +56,9 @@ class Work(Request):
     """Names, versions (``grain@0.2``), or classes (``./my_file.py:MyClass``). Empty for the
     profile's."""
     settings: dict[str, Setting] = Field(default_factory=dict)
-    """Settings of the suite or of an adapter by name, such as ``workers``."""
+    """Settings of the suite or of an adapter by name, such as ``workers`` or ``data``."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Values of the suite's own options by name."""
+    """Values of the suite's own options by name, where one is a list, such as ``axis``."""
     effort: str | None = None
     """The name of one of the suite's efforts. None for the profile's."""
     rounds: int | None = Field(default=None, ge=1)
@@ -70,11 +70,28 @@ class Work(Request):
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Seconds that one round may take. None for the effort's."""
 
+    if TYPE_CHECKING:  # lists become tuples
+
+        def __init__(
+            self,
+            *,
+            profile: str = DEFAULT_PROFILE,
+            scenarios: Iterable[str] = (),
+            adapters: Iterable[str] = (),
+            settings: Mapping[str, Setting] = ...,
+            options: Mapping[str, JsonValue] = ...,
+            effort: str | None = None,
+            rounds: int | None = None,
+            time: str | None = None,
+            goal: Goal | None = None,
+            timeout_s: float | None = None,
+        ) -> None: ...
+
     def words(self, options: Collection[str]) -> tuple[str, ...]:
         """Return the options of ``skymark run`` that make this request.
 
         Args:
-            options: names of the suites' settings that have an option of their own.
+            options: names of the suite's options; any other setting goes with ``--set``.
         """
         own = {name: value for name, value in self.settings.items() if name in options}
         others = [f"{name}={value}" for name, value in self.settings.items() if name not in own]
@@ -130,6 +147,18 @@ class Results(Request):
     store_wait_s: float = Field(default=STORE_WAIT_S, ge=0, allow_inf_nan=False)
     """Seconds that the end of the run waits for a store that is away."""
 
+    if TYPE_CHECKING:  # texts become paths
+
+        def __init__(
+            self,
+            *,
+            directory: Path | str = DEFAULT_RESULTS,
+            output: Path | str | None = None,
+            stores: Iterable[str] = (),
+            resume: bool = False,
+            store_wait_s: float = STORE_WAIT_S,
+        ) -> None: ...
+
 
 class Machine(Request):
     """Machines to hire: their kind, their place, and how long they stay.
@@ -146,6 +175,7 @@ class Machine(Request):
     """A provider, region or cluster, such as ``lambda`` or ``gcp/us-west1``. None for the
     cheapest."""
     spot: bool = False
+    """Cheaper, and may be taken away."""
     gpus: str | None = None
     """Accelerators of each node, such as ``H100:8``. None for the profile's."""
     nodes: int = Field(default=1, ge=1)

@@ -110,6 +110,12 @@ class Run(reader.Run):
         columns = ("round", *self.declaration.sample_columns)
         return read_samples(self.directory, self.by_id[cell], columns)
 
+    def write_figures(self, directory: Path | str) -> list[Path]:
+        """Write rates, waits and prices as SVG and PNG; needs ``skymark[report]``."""
+        from skymark.report.figures import write_figures
+
+        return write_figures(self, Path(directory))
+
     def write_page(self, path: Path | None = None) -> Path:
         """Write the report as a page, and return its path: ``report.html`` of the run's directory.
 

@@ -6,7 +6,7 @@ import pytest
 
 import skymark
 from skymark.cli.main import app, main
-from skymark.cli.options import OPTIONS_OF_SETTINGS
+from skymark.execute.planner import words_of
 from skymark.execute.tune import Candidates
 from skymark.model.errors import UsageError
 from skymark.model.requests import Work
@@ -53,7 +53,7 @@ def test_the_request_and_the_command_that_measure_a_candidate_again_ask_for_the_
         (measured,) = skymark.plan(again).cells
         assert measured.cell.adapter == planned.cell.adapter
         assert measured.cell.settings == planned.cell.settings
-        assert parsed(*again.words(OPTIONS_OF_SETTINGS)).work() == again
+        assert parsed(*words_of(again)).work() == again
 
 
 @pytest.mark.parametrize(
