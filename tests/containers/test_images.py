@@ -248,7 +248,7 @@ def test_a_change_of_skymarks_own_code_keeps_the_layer_of_environments(
     containers: Containers, image, context
 ):
     before = containers.inspect(image)["RootFS"]["Layers"]
-    changed = context / "src" / "skymark" / "suites" / "loading" / "settings.py"
+    changed = context / "src" / "skymark" / "suites" / "loading" / "options.py"
     changed.write_text(changed.read_text() + "# changed\n")
     again = containers.inspect(containers.build("cpu", context, "numpy grain"))
     after = again["RootFS"]["Layers"]

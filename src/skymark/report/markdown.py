@@ -18,6 +18,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import facts_of, plain, reason_of
+from skymark.report.verdicts import verdicts_of
 
 if TYPE_CHECKING:
     from skymark.rundir.reader import Run
@@ -90,6 +91,11 @@ def _lines(run: Run) -> Iterator[str]:
     yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
     for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
+    verdicts = verdicts_of(run)
+    yield from ([""] if verdicts else [])
+    for verdict in verdicts:
+        first, *further = map(markdown, verdict.sentences)
+        yield " ".join((f"- **{first}**" if verdict.decided else f"- {first}", *further))
     for label, records in run.by_label().items():
         rows, others = ranked(records, declaration), not_ranked(records, declaration)
         if rows or others:
@@ -146,7 +152,10 @@ def _absent(record: Record) -> tuple[str, ...]:
 
 
 def _counts(run: Run) -> str:
-    parts = [f"{number} {status.value}" for status, number in run.counts.items()]
+    parts = [
+        f"{number} {'measured' if status is Status.OK else status.value}"
+        for status, number in run.counts.items()
+    ]
     parts += [f"{len(run.missing)} without a record"] if run.missing else []
     empty = " (nothing was measured)" if parts and Status.OK not in run.counts else ""
     unfinished = "" if run.manifest.finished else " (the run was not finished)"

@@ -30,6 +30,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import Warned, warned_in, writer
+from skymark.report.verdicts import ScenarioVerdict, decided_in, verdicts_of
 from skymark.rundir.reader import Run
 
 MOST_CELLS = 1000
@@ -144,6 +145,10 @@ class Page:
     """Files that could not be read, samples included, and why."""
     with_samples: bool
     """Whether samples were read for it."""
+    verdicts: tuple[tuple[str, ScenarioVerdict], ...]
+    """The anchor of a table, and the verdict on it."""
+    decided: str | None
+    """How many scenarios are decided, in words."""
     sections: tuple[Section, ...]
     overview: Overview
     bad: tuple[Record, ...]
@@ -170,10 +175,14 @@ def page_of(run: Run) -> Page:
     sections = tuple(_sections(run, problems))
     verified = tuple(record for record in run.records if record.verification is not None)
     tables = tuple(table for section in sections for table in section.tables)
+    anchors = {table.label: table.anchor for table in tables}
+    verdicts = verdicts_of(run)
     return Page(
         run=run,
         problems=tuple(problems),
         with_samples=len(run.records) <= MOST_CELLS,
+        verdicts=tuple((anchors[one.label], one) for one in verdicts),
+        decided=decided_in(verdicts),
         sections=sections,
         overview=_overview(run, tables),
         bad=tuple(

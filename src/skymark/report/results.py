@@ -13,6 +13,7 @@ from skymark.rundir import reader
 if TYPE_CHECKING:
     from skymark.model.record import Record
     from skymark.report.ranking_table import Row
+    from skymark.report.verdicts import ScenarioVerdict
     from skymark.store.storing import Stored
 
 WIDTH = 160
@@ -43,6 +44,12 @@ class Run(reader.Run):
         records = self.records if self.measured is None else self.measured
         beside = () if self.baseline is None else self.baseline.stored
         return is_well(records) and all(one.ok for one in (*self.stored, *beside))
+
+    def verdicts(self) -> tuple[ScenarioVerdict, ...]:
+        """Return the verdict on each scenario, in sentences: ``print(run.verdicts()[0].text)``."""
+        from skymark.report.verdicts import verdicts_of
+
+        return verdicts_of(self)
 
     def ranking(self) -> dict[str, list[Row]]:
         """Return the ranked records of each scenario, the best first.

@@ -23,6 +23,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import MOST_SHOWN, facts_of, plain, reason_of, warned_in
+from skymark.report.verdicts import ScenarioVerdict, decided_in, verdicts_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -48,6 +49,11 @@ def print_report(run: Run, console: Console) -> None:
         console.print(Text(plain(sentence)))
     declaration = run.declaration
     columns = Columns(run)
+    verdicts = verdicts_of(run)
+    if verdicts:
+        console.print()
+    for verdict in verdicts:
+        console.print(_said(verdict))
     for label, records in run.by_label().items():
         rows, others = ranked(records, declaration), not_ranked(records, declaration)
         if rows or others:
@@ -69,7 +75,7 @@ def print_report(run: Run, console: Console) -> None:
     for problem in run.problems:
         console.print(Text(f"unreadable: {plain(problem)}", style="red"))
     console.print()
-    console.print(_summary(run))
+    console.print(_summary(run, verdicts))
 
 
 def _legend(declaration: Declaration) -> str:
@@ -201,11 +207,24 @@ def _print_warnings(records: Sequence[Record], console: Console) -> None:
         console.print(f"! and {more} more kinds of warnings", style="yellow")
 
 
-def _summary(run: Run) -> Text:
+def _said(verdict: ScenarioVerdict) -> Text:
+    """Return a verdict with its scenario in colour, and its first sentence in bold if decided."""
+    first, *others = map(plain, verdict.sentences)
+    label = plain(verdict.label)
+    text = Text(first, style="bold" if verdict.decided else "")
+    text.stylize("bold cyan", 0, len(label) if first.startswith(label) else 0)
+    return text.append("".join(f" {sentence}" for sentence in others), style="not bold")
+
+
+def _summary(run: Run, verdicts: Sequence[ScenarioVerdict]) -> Text:
     parts: list[Text] = [
-        Text(f"{number} {status.value}", style=STYLES[status])
+        Text(f"{number} measured")
+        if status is Status.OK
+        else Text(f"{number} {status.value}", style=STYLES[status])
         for status, number in run.counts.items()
     ]
+    if (decided := decided_in(verdicts)) is not None:
+        parts.append(Text(decided))
     if run.missing:
         parts.append(Text(f"{len(run.missing)} without a record", style="yellow"))
     line = Text(" · ").join(parts) if parts else Text("no records")

@@ -71,7 +71,8 @@ def test_a_refused_cell_shows_no_speed(saved: Run) -> None:
 
 def test_the_last_line_counts_by_status(saved: Run) -> None:
     last = shown(saved).rstrip().splitlines()[-1]
-    assert last == "5 ok · 1 invalid · 1 failed · 1 timeout · 1 skipped · 1 unsupported"
+    counts = "5 measured · 1 invalid · 1 failed · 1 timeout · 1 skipped · 1 unsupported"
+    assert last == f"{counts} · 1 of 1 scenario decided"
 
 
 def test_warnings_appear_once_per_kind_with_an_action(saved: Run) -> None:

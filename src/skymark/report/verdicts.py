@@ -1,0 +1,207 @@
+"""Verdicts: what the figures of a run say about each scenario, in sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from skymark.model.base import Frozen
+from skymark.model.metric import Declaration, Figure
+from skymark.model.record import Record
+from skymark.report.ranking_table import Row, not_ranked, ranked, values_of, why_not_ranked
+from skymark.report.text import margin, significant, writer
+from skymark.rundir.reader import Run
+from skymark.statistics.difference import PRACTICAL, contrast, difference
+from skymark.statistics.power import rounds_to_verdict
+
+MOST_NAMES = 6
+"""Names in a sentence; more are counted."""
+MINUTE_S = 60
+SECOND = 2
+"""The place of an adapter that the best one alone is shown to beat."""
+
+
+class ScenarioVerdict(Frozen):
+    """The verdict on one scenario: which adapter is best, as far as the rounds show it."""
+
+    label: str
+    """The scenario with its variant and axes, such as ``CV-1:small``."""
+    decided: bool | None
+    """Whether one adapter is shown to be the best; null where fewer than two were ranked."""
+    best: tuple[str, ...]
+    """The adapters that no other is shown to beat, the best by its figure first."""
+    ratio: Figure | None = None
+    """How many times as good the best is as the next, with its 95 % interval; null where undecided,
+    and for figures that do not vary."""
+    more_s: float | None = None
+    """Seconds of rounds that would decide it with 80 % probability; null where it is decided, where
+    a round tells nothing of the spread, and where a thousand rounds would not do."""
+    sentences: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The sentences as one paragraph."""
+        return " ".join(self.sentences)
+
+
+def verdicts_of(run: Run) -> tuple[ScenarioVerdict, ...]:
+    """Return the verdict on each scenario of a run, in the order of its tables."""
+    labels = run.by_label()
+    return tuple(_verdict(label, records, run.declaration) for label, records in labels.items())
+
+
+def decided_in(verdicts: Sequence[ScenarioVerdict]) -> str | None:
+    """Return how many scenarios are decided, such as ``2 of 3 scenarios decided``.
+
+    Returns:
+        None where no scenario has adapters to compare.
+    """
+    compared = [one for one in verdicts if one.decided is not None]
+    if not compared:
+        return None
+    decided = sum(one.decided is True for one in compared)
+    return (
+        f"{decided} of {len(compared)} {'scenario' if len(compared) == 1 else 'scenarios'} decided"
+    )
+
+
+def _verdict(label: str, records: Sequence[Record], declaration: Declaration) -> ScenarioVerdict:
+    rows = ranked(records, declaration)
+    names = _names(records, declaration)
+    refused = tuple(_refused(records, names))
+    if not rows:
+        said = _nothing_ranked(label, records, declaration)
+        return ScenarioVerdict(label=label, decided=None, best=(), sentences=(said, *refused))
+    best = [row for row in rows if row.leads]
+    slugs = tuple(row.record.cell.adapter for row in best)
+    if len(rows) == 1:
+        alone = f"{_name(rows[0], names)} alone was measured"
+        said = f"{label}: {alone}, {_figure(rows[0], declaration)}."
+        return ScenarioVerdict(label=label, decided=None, best=slugs, sentences=(said, *refused))
+    if len(best) == 1:
+        ratio, said = _decided(label, rows, names, declaration)
+        second = [_name(row, names) for row in rows[1:] if row.place.first == SECOND]
+        ties = [f"{_listed(second, 'and')}: no difference shown."] if len(second) > 1 else []
+        return ScenarioVerdict(
+            label=label, decided=True, best=slugs, ratio=ratio, sentences=(said, *ties, *refused)
+        )
+    listed = _listed([_name(row, names) for row in best], "or")
+    said = f"{label} is not decided: {listed}."
+    more_s = _seconds_to_decide(best, declaration)
+    return ScenarioVerdict(
+        label=label,
+        decided=False,
+        best=slugs,
+        more_s=more_s,
+        sentences=(said, _what_would_decide(best, more_s, declaration), *refused),
+    )
+
+
+def _decided(
+    label: str, rows: Sequence[Row], names: dict[str, str], declaration: Declaration
+) -> tuple[Figure | None, str]:
+    """Return the ratio of the best to the next, and the sentence that tells it."""
+    metric = declaration.primary_metric
+    first, second = rows[0], rows[1]
+    winner, next_one = _name(first, names), _name(second, names)
+    found = difference(values_of(first.record, metric), values_of(second.record, metric), metric)
+    if metric.scale == "exact" or found.ratio is None or found.ratio.value == 0:
+        told = f"{_figure(first, declaration)}; {next_one} has {_figure(second, declaration)}"
+        return None, f"{label}: {winner} is {metric.words.best} with {told}."
+    ratio = found.ratio if metric.better == "higher" else _inverse(found.ratio)
+    times = f"{significant(ratio.value, 2)} × {next_one}"
+    if ratio.low is not None and ratio.high is not None:
+        times += f" ({significant(ratio.low, 2)} to {significant(ratio.high, 2)})"
+    return ratio, f"{label}: {winner} is {metric.words.best}, {times}."
+
+
+def _seconds_to_decide(best: Sequence[Row], declaration: Declaration) -> float | None:
+    """Return the seconds of rounds that are likely to show the best, or a tie within 5 %."""
+    metric = declaration.primary_metric
+    values = [values_of(row.record, metric) for row in best]
+    rounds = [
+        rounds_to_verdict(contrast(values[0], other, metric, PRACTICAL)) for other in values[1:]
+    ]
+    each_s = sum(row.record.measured_s / max(1, len(row.record.rounds)) for row in best)
+    known = [one for one in rounds if one is not None]
+    return max(known) * each_s if len(known) == len(rounds) else None
+
+
+def _what_would_decide(best: Sequence[Row], more_s: float | None, declaration: Declaration) -> str:
+    widths = [row.figure.relative_half_width for row in best]
+    widest = max((one for one in widths if one is not None), default=None)
+    if declaration.primary_metric.scale == "exact":
+        return "Their figures are equal."
+    if widest is None:
+        return "One round each says nothing of the error: run more rounds."
+    if more_s is None:
+        return (
+            f"Their figures vary by up to ±{widest:.0%}: more rounds alone will not decide it; use "
+            "a quiet machine."
+        )
+    minutes = max(1, round(more_s / MINUTE_S))
+    unit = "minute" if minutes == 1 else "minutes"
+    return (
+        f"Their figures vary by up to ±{widest:.0%}; about {minutes} more {unit} of rounds would "
+        "decide it, fewer on a quiet machine."
+    )
+
+
+def _nothing_ranked(label: str, records: Sequence[Record], declaration: Declaration) -> str:
+    stand_in = declaration.stand_in_metric
+    others = not_ranked(records, declaration)
+    if stand_in is None or not others:
+        return f"{label}: nothing was measured."
+    return (
+        f"{label} has no ranking: only {stand_in.heading} was measured "
+        f"({why_not_ranked(others, declaration)})."
+    )
+
+
+def _refused(records: Sequence[Record], names: dict[str, str]) -> Iterator[str]:
+    """Yield a sentence that names the adapters without a result, by status."""
+    bad = [record for record in records if record.status.is_bad]
+    if bad:
+        told = [f"{names[record.cell.id]} ({record.status.value})" for record in bad]
+        yield f"Without a result: {_listed(told, 'and')}."
+
+
+def _names(records: Sequence[Record], declaration: Declaration) -> dict[str, str]:
+    """Return a name by cell id: the adapter's title, or its own name where several share one."""
+    own = {one.cell.id: declaration.adapter_name(one.cell.adapter) for one in records}
+    times = Counter(own.values())
+    return {
+        one.cell.id: own[one.cell.id] if times[own[one.cell.id]] == 1 else one.cell.adapter
+        for one in records
+    }
+
+
+def _name(row: Row, names: dict[str, str]) -> str:
+    return names[row.record.cell.id]
+
+
+def _figure(row: Row, declaration: Declaration) -> str:
+    metric = declaration.primary_metric
+    told = f"{writer(metric)(row.figure.value)} {metric.heading}"
+    if metric.scale == "exact" or row.figure.relative_half_width is None:
+        return told
+    return f"{told} ({margin(row.figure)})"
+
+
+def _inverse(figure: Figure) -> Figure:
+    low, high = figure.low, figure.high
+    return Figure(
+        value=1 / figure.value,
+        low=1 / high if high else None,
+        high=1 / low if low else None,
+    )
+
+
+def _listed(names: Sequence[str], last: str) -> str:
+    """Return names in a sentence: ``A, B or C``; more than six are counted."""
+    shown = list(names[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        shown[-1:] = [f"{len(names) - MOST_NAMES + 1} others"]
+    if len(shown) == 1:
+        return shown[0]
+    return f"{', '.join(shown[:-1])} {last} {shown[-1]}"
