@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -83,6 +83,11 @@ class PlaceOptions:
         Parameter(group=MACHINE, help="A SkyPilot YAML in place of the profile's machine."),
     ] = None
 
+    def request(self, **more: Any) -> Machine:
+        """Return the machine, with more of it."""
+        place = {"infra": self.infra, "spot": self.spot, "gpus": self.gpus, "file": self.machine}
+        return Machine(**place, **more)
+
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -99,15 +104,9 @@ class ClusterOptions(PlaceOptions):
     ] = 1
     split: MachinesSplit = None
 
-    def request(self) -> Machine:
-        """Return the machines."""
-        return Machine(
-            infra=self.infra,
-            spot=self.spot,
-            gpus=self.gpus,
-            file=self.machine,
-            nodes=self.num_nodes,
-        )
+    def request(self, **more: Any) -> Machine:
+        """Return the machines, with more of them."""
+        return super().request(nodes=self.num_nodes, **more)
 
 
 @Parameter(name="*")
@@ -176,25 +175,23 @@ class LaunchOptions(ClusterOptions):
         ),
     ] = "20m"
 
-    def request(self) -> Machine:
-        """Return the machines.
+    def request(self, **more: Any) -> Machine:
+        """Return the machines, with more of them.
 
         Raises:
             UsageError: two options contradict one another.
         """
         if self.down and (self.keep or self.idle):
             raise UsageError("--down ends the machine, which --keep and --idle leave; give one")
-        return Machine(
-            **{
-                **dict(super().request()),
-                "name": self.cluster,
-                "image": self.image,
-                "managed": self.managed,
-                "keep": self.keep,
-                "idle": self.idle,
-                "idle_minutes": self.idle_minutes,
-                "boot_timeout_s": boot_timeout_s(self.boot_timeout),
-            }
+        return super().request(
+            name=self.cluster,
+            image=self.image,
+            managed=self.managed,
+            keep=self.keep,
+            idle=self.idle,
+            idle_minutes=self.idle_minutes,
+            boot_timeout_s=boot_timeout_s(self.boot_timeout),
+            **more,
         )
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -74,15 +74,10 @@ class ManagedOptions(PlaceOptions):
         ),
     ] = False
 
-    def request(self) -> Machine:
+    def request(self, **more: Any) -> Machine:
         """Return the machine of each job."""
-        return Machine(
-            infra=self.infra,
-            spot=self.spot,
-            gpus=self.gpus,
-            file=self.machine,
-            boot_timeout_s=boot_timeout_s(self.boot_timeout),
-            managed=True,
+        return super().request(
+            boot_timeout_s=boot_timeout_s(self.boot_timeout), managed=True, **more
         )
 
     def given(self) -> list[str]:
