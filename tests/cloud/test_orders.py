@@ -37,6 +37,13 @@ def test_machines_get_their_split_and_a_yaml_that_does_not_read_it_is_bad_usage(
         make_task(two.changed(machine=Machine(nodes=2, file=own)))
 
 
+def test_the_disk_has_the_size_that_was_asked_for() -> None:
+    (usual,) = {one.disk_size for one in make_task(run_of()).resources}
+    assert {one.disk_size for one in make_task(run_of(disk_gb=usual + 50)).resources} == {
+        usual + 50
+    }
+
+
 @pytest.mark.parametrize("image", ["", " ", "a b", "a\nb"])
 def test_an_image_that_is_none_is_bad_usage(image: str) -> None:
     with pytest.raises(UsageError, match="--image"):

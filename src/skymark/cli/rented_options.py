@@ -14,6 +14,7 @@ from cyclopts import Group, Parameter
 from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName, require_policy
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
+    COUNT,
     IDLE_MINUTES,
     JOB,
     NODES,
@@ -83,10 +84,22 @@ class PlaceOptions:
         Parameter(group=MACHINE, help="A SkyPilot YAML in place of the profile's machine."),
     ] = None
 
+    disk_size: Annotated[
+        int | None,
+        COUNT,
+        Parameter(group=MACHINE, help="Size of the disk in GB. [default: the YAML's]"),
+    ] = None
+
     def request(self, **more: Any) -> Machine:
         """Return the machine, with more of it."""
-        place = {"infra": self.infra, "spot": self.spot, "gpus": self.gpus, "file": self.machine}
-        return Machine(**place, **more)
+        return Machine(
+            infra=self.infra,
+            spot=self.spot,
+            gpus=self.gpus,
+            disk_gb=self.disk_size,
+            file=self.machine,
+            **more,
+        )
 
 
 @Parameter(name="*")

@@ -23,7 +23,7 @@ AS_JSON = "use --json; a table is shown without it"
 BY_SKY = "`{sky}` has it, for skymark's machines too"
 
 ALL = {"--config": OF_CONFIG}
-HARDWARE = ("--cpus", "--memory", "--disk-size", "--disk-tier", "--network-tier", "--local-disk",
+HARDWARE = ("--cpus", "--memory", "--disk-tier", "--network-tier", "--local-disk",
             "--instance-type", "-t", "--ports")  # fmt: skip
 HIRING = {
     **ALL,
@@ -59,7 +59,9 @@ LAUNCH = {
 }
 EXEC = {
     **ALL,
-    **dict.fromkeys((*HARDWARE, "--infra", "--cloud", "--region", "--zone"), OF_MACHINE),
+    **dict.fromkeys(
+        (*HARDWARE, "--disk-size", "--infra", "--cloud", "--region", "--zone"), OF_MACHINE
+    ),
     **dict.fromkeys(("--use-spot", "--no-use-spot", "--image-id"), OF_MACHINE),
     **dict.fromkeys(("--git-url", "--git-ref"), OF_SOURCE),
     **dict.fromkeys(("--cluster", "-c"), "name the machine first: skymark exec NAME -- COMMAND"),

@@ -178,6 +178,8 @@ class Machine(Request):
     """Cheaper, and may be taken away."""
     gpus: str | None = None
     """Accelerators of each node, such as ``H100:8``. None for the profile's."""
+    disk_gb: int | None = Field(default=None, ge=1)
+    """Size of its disk, in GB. None for the YAML's."""
     nodes: int = Field(default=1, ge=1)
     """Machines of the cluster, which share the plan."""
     image: str | None = None

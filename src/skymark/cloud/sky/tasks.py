@@ -293,6 +293,8 @@ def _requested(resources: Any, machine: Machine) -> Any:
         changes["use_spot"] = True
     if machine.gpus is not None:
         changes["accelerators"] = machine.gpus
+    if machine.disk_gb is not None:
+        changes["disk_size"] = machine.disk_gb
     if machine.image is not None:
         changes["image_id"] = f"docker:{machine.image.removeprefix('docker:')}"
     where = "the requested machine" if machine.infra is None else f"--infra {machine.infra}"
