@@ -18,7 +18,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import facts_of, plain, reason_of
-from skymark.report.verdicts import verdicts_of
+from skymark.report.verdicts import told_of, verdicts_of
 
 if TYPE_CHECKING:
     from skymark.rundir.reader import Run
@@ -91,7 +91,7 @@ def _lines(run: Run) -> Iterator[str]:
     yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
     for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
-    verdicts = verdicts_of(run)
+    verdicts = told_of(verdicts_of(run))
     yield from ([""] if verdicts else [])
     for verdict in verdicts:
         first, *further = map(markdown, verdict.sentences)

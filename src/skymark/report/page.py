@@ -30,7 +30,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import Warned, warned_in, writer
-from skymark.report.verdicts import ScenarioVerdict, decided_in, verdicts_of
+from skymark.report.verdicts import ScenarioVerdict, decided_in, told_of, verdicts_of
 from skymark.rundir.reader import Run
 
 MOST_CELLS = 1000
@@ -181,7 +181,7 @@ def page_of(run: Run) -> Page:
         run=run,
         problems=tuple(problems),
         with_samples=len(run.records) <= MOST_CELLS,
-        verdicts=tuple((anchors[one.label], one) for one in verdicts),
+        verdicts=tuple((anchors[one.label], one) for one in told_of(verdicts)),
         decided=decided_in(verdicts),
         sections=sections,
         overview=_overview(run, tables),

@@ -23,7 +23,7 @@ from skymark.report.ranking_table import (
     why_not_ranked,
 )
 from skymark.report.text import MOST_SHOWN, facts_of, plain, reason_of, warned_in
-from skymark.report.verdicts import ScenarioVerdict, decided_in, verdicts_of
+from skymark.report.verdicts import ScenarioVerdict, decided_in, told_of, verdicts_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -50,9 +50,9 @@ def print_report(run: Run, console: Console) -> None:
     declaration = run.declaration
     columns = Columns(run)
     verdicts = verdicts_of(run)
-    if verdicts:
+    if told := told_of(verdicts):
         console.print()
-    for verdict in verdicts:
+    for verdict in told:
         console.print(_said(verdict))
     for label, records in run.by_label().items():
         rows, others = ranked(records, declaration), not_ranked(records, declaration)

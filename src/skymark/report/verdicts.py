@@ -50,6 +50,11 @@ def verdicts_of(run: Run) -> tuple[ScenarioVerdict, ...]:
     return tuple(_verdict(label, records, run.declaration) for label, records in labels.items())
 
 
+def told_of(verdicts: Sequence[ScenarioVerdict]) -> list[ScenarioVerdict]:
+    """Return the verdicts that tell more than a table with a single row does."""
+    return [one for one in verdicts if len(one.best) != 1 or len(one.sentences) > 1 or one.decided]
+
+
 def decided_in(verdicts: Sequence[ScenarioVerdict]) -> str | None:
     """Return how many scenarios are decided, such as ``2 of 3 scenarios decided``.
 

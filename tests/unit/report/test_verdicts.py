@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.record import Cause, Status
-from skymark.report.verdicts import decided_in, verdicts_of
+from skymark.report.verdicts import decided_in, told_of, verdicts_of
 from skymark.rundir.reader import open_run
 
 
@@ -66,6 +66,13 @@ def test_an_adapter_alone_is_not_called_the_best(verdict_on):
     found = verdict_on(numpy=1000)
     assert found.decided is None
     assert "NumPy reference alone was measured" in found.text
+
+
+def test_what_a_single_row_says_by_itself_is_not_told_again(verdict_on):
+    assert told_of([verdict_on(numpy=1000)]) == []
+    assert len(told_of([verdict_on(numpy=1000, ended=("grain",))])) == 1
+    assert len(told_of([verdict_on(ended=("grain",))])) == 1
+    assert len(told_of([verdict_on(numpy=1000, grain=3000)])) == 1
 
 
 def test_those_without_a_result_are_named_with_their_status(verdict_on):
