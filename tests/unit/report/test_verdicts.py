@@ -24,7 +24,8 @@ def verdict_on(make, tmp_path):
             make.ended(make.cell("TAB-1", name), Status.INVALID, Cause(kind="a", message="b"))
             for name in ended
         ]
-        (found,) = verdicts_of(open_run(make.write_run(tmp_path / "run", records)))
+        directory = tmp_path / str(len(list(tmp_path.iterdir())))
+        (found,) = verdicts_of(open_run(make.write_run(directory, records)))
         return found
 
     return verdict
