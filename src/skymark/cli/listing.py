@@ -1,45 +1,107 @@
-"""`skymark list`: scenarios, adapters, profiles and suites."""
+"""`skymark list` and `show`: scenarios, adapters, profiles and suites."""
 
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import print_json
+from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
-from skymark.model.errors import VenvBuildError
+from skymark.model.errors import UnknownNameError, VenvBuildError
+from skymark.model.requests import DEFAULT_PROFILE
 from skymark.suite.contract import Row, Suite
-from skymark.suite.registry import suites
+from skymark.suite.registry import suite_named, suites
+
+Kind = Literal["scenarios", "adapters", "profiles", "suites"]
+KINDS: tuple[Kind, ...] = ("scenarios", "adapters", "profiles", "suites")
+OF_SUITES = ("scenarios", "adapters")
+TITLES = ("work", "name", "description")
+"""Columns of a thing's title, in the order of preference."""
 
 
 def listing(
-    what: Annotated[
-        Literal["scenarios", "adapters", "profiles", "suites"], Parameter(help="What to list.")
-    ],
+    what: Annotated[Kind, Parameter(help="The things to list.")],
+    /,
+    *,
+    suite: Annotated[
+        str | None,
+        Parameter(help="Scenarios or adapters of this suite. [default: the profile's]"),
+    ] = None,
+    profile: Annotated[str, Parameter(help="The profile whose suite is listed.")] = DEFAULT_PROFILE,
+    json: Annotated[bool, Parameter(help="Print all details, as JSON.")] = False,
+) -> int:
+    """List scenarios, adapters, profiles or suites, a line each.
+
+    `skymark show NAME` prints the details of one.
+    """
+    chosen = suite_named(load_profile(profile).suite if suite is None else suite)
+    of_suite = what in OF_SUITES
+    rows = _rows(what, [chosen] if of_suite else suites())
+    if json:
+        print_json(json_module.dumps(rows, indent=1))
+        return 0
+    shown = [(str(next(iter(row.values()))), _title(row), _text(row.get("venv"))) for row in rows]
+    headings = (what, "title", *(("venv",) if what == "adapters" else ()))
+    print_rows(headings, (one[: len(headings)] for one in shown))
+    others = " or ".join(one.name for one in suites() if one.name != chosen.name)
+    note("`skymark show NAME` prints the details of one")
+    if of_suite and others:
+        note(f"these are of the suite {chosen.name}; the others: --suite {others}")
+    return 0
+
+
+def show(
+    name: Annotated[str, Parameter(help="A name that `skymark list` prints.")],
     /,
     *,
     json: Json = False,
 ) -> int:
-    """List scenarios, adapters, profiles or suites."""
-    kinds: dict[str, Callable[[], list[Row]]] = {
-        "scenarios": lambda: scenario_rows(suites()),
-        "adapters": lambda: adapter_rows(suites(), Venvs(cache_directory())),
-        "profiles": profile_rows,
-        "suites": lambda: suite_rows(suites()),
-    }
-    rows = kinds[what]()
+    """Show the details of a scenario, adapter, profile or suite."""
+    known: dict[str, list[tuple[Kind, Row]]] = {}
+    for kind in KINDS:
+        for row in _rows(kind, suites()):
+            known.setdefault(str(next(iter(row.values()))), []).append((kind, row))
+    if name not in known:
+        raise UnknownNameError("name", name, known)
     if json:
-        print_json(json_module.dumps(rows, indent=1))
-    else:
-        headers = list(dict.fromkeys(name for row in rows for name in row))
-        print_rows(headers, ([_text(row.get(name, "")) for name in headers] for row in rows))
+        print_json(json_module.dumps([row for _, row in known[name]], indent=1))
+        return 0
+    for of_kind, row in known[name]:
+        shown = {of_kind.removesuffix("s"): name, **dict(list(row.items())[1:])}
+        width = max(map(len, shown))
+        for key, value in shown.items():
+            if text := _text(value):
+                print_plain(f"{key:{width}}  {text}")
     return 0
+
+
+def _rows(kind: Kind, chosen: Sequence[Suite]) -> list[Row]:
+    """Return all details of one kind of things of suites."""
+    match kind:
+        case "scenarios":
+            return scenario_rows(chosen)
+        case "adapters":
+            return adapter_rows(chosen, Venvs(cache_directory()))
+        case "profiles":
+            return profile_rows()
+        case "suites":
+            return suite_rows(chosen)
+
+
+def _title(row: Row) -> str:
+    """Return the title of a row, or all its details where it has none."""
+    name, *_ = row
+    for key in TITLES:
+        if key != name and row.get(key):
+            return _text(row[key])
+    details = {key: _text(value) for key, value in row.items() if key not in (name, "venv")}
+    return ", ".join(f"{key} {text}" for key, text in details.items() if text)
 
 
 def scenario_rows(chosen: Sequence[Suite]) -> list[Row]:

@@ -45,7 +45,11 @@ COMMANDS = {
         ),
         "list": (
             "listing:listing",
-            "List scenarios, adapters, profiles or suites.",
+            "List scenarios, adapters, profiles or suites, a line each.",
+        ),
+        "show": (
+            "listing:show",
+            "Show the details of a scenario, adapter, profile or suite.",
         ),
         "env": (
             "venvs:env",

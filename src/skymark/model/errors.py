@@ -30,7 +30,7 @@ class UnknownNameError(UsageError):
         hint = f" Did you mean {by_folded[near[0]]!r}?" if near else ""
         known_are = f"Known: {', '.join(choices)}"
         if len(choices) > MOST_LISTED:
-            known_are = f"{len(choices)} are known; `skymark list --help` says how to see them"
+            known_are = f"`skymark list --help` tells how to see all {len(choices)}"
         super().__init__(f"unknown {kind} {name!r}.{hint} {known_are}")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from skymark.cli.listing import adapter_rows, scenario_rows, suite_rows, venv_state
+from skymark.cli.main import main
 from skymark.execute.venvs import MARKER, Venvs
 from skymark.suite.registry import suite_named
 
@@ -51,6 +54,46 @@ def test_rows_say_what_each_scenario_and_adapter_can_do(tmp_path):
     assert adapters["tfdata"]["guide"] == "https://www.tensorflow.org/guide/data_performance"
     assert adapters["ffcv"]["venv"].startswith("not by itself; run: ")
     assert "install" not in adapters["ffcv"]
+
+
+def listed(capsys, *words):
+    assert main(["list", *words]) == 0
+    told = capsys.readouterr()
+    heading, *lines = told.out.splitlines()
+    assert heading.split()[:2] == [words[0], "title"]
+    return {line.split()[0] for line in lines}, told.err
+
+
+def test_a_list_has_two_columns_of_the_suite_of_the_profile(capsys):
+    scenarios, said = listed(capsys, "scenarios")
+    assert "CV-1" in scenarios
+    assert not any(name.startswith("wds/") for name in scenarios)
+    assert "--suite clip" in said
+    of_clip, _ = listed(capsys, "scenarios", "--suite", "clip")
+    assert of_clip == listed(capsys, "scenarios", "--profile", "clip")[0]
+    assert "wds/vtab/cifar10" in of_clip
+
+
+@pytest.mark.parametrize("kind", ["scenarios", "adapters", "profiles", "suites"])
+def test_each_name_of_a_list_is_shown_with_its_details(capsys, kind):
+    names, _ = listed(capsys, kind)
+    for name in sorted(names)[:3]:
+        assert main(["show", name]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert [kind.removesuffix("s"), name] in lines
+        assert len(lines) > 1
+
+
+def test_json_has_all_details(capsys):
+    assert main(["list", "scenarios", "--json"]) == 0
+    assert all(row["needs"] for row in json.loads(capsys.readouterr().out))
+    assert main(["show", "CV-1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["id"] == "CV-1"
+
+
+def test_an_unknown_name_is_refused_with_the_nearest(capsys):
+    assert main(["show", "PC-9"]) == 2
+    assert "Did you mean 'PC-" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("several", [True, False])

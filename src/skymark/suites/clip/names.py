@@ -73,5 +73,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_folded = {one.casefold(): one for one in known}
     near = get_close_matches(name.casefold(), by_folded, n=NEAREST, cutoff=0.5)
     if not near:
-        return "`skymark list --help` says how to see all."
+        return "`skymark list --suite clip` shows all."
     return f"did you mean {' or '.join(by_folded[one] for one in near)}?"
