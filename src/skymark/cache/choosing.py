@@ -144,7 +144,7 @@ class Case(Frozen):
     network: bool = False
 
 
-class Row(Frozen):
+class PolicyRow(Frozen):
     """A row of the decision table."""
 
     policy: Policy
@@ -154,12 +154,12 @@ class Row(Frozen):
     why: str
 
 
-class Choice(Frozen):
+class PolicyChoice(Frozen):
     """A policy with its reason, and all rows of the decision table."""
 
     policy: Policy
     reason: str
-    rows: tuple[Row, ...]
+    rows: tuple[PolicyRow, ...]
     case: Case
     rates: Rates
 
@@ -184,14 +184,14 @@ def case_of(
     )
 
 
-def choose(case: Case, rates: Rates) -> Choice:
+def choose(case: Case, rates: Rates) -> PolicyChoice:
     """Choose a policy; `Policy.PER_JOB` without enough information."""
     rows = decision_table(case, rates)
     policy, reason = _decide(case, rates)
-    return Choice(policy=policy, reason=reason, rows=rows, case=case, rates=rates)
+    return PolicyChoice(policy=policy, reason=reason, rows=rows, case=case, rates=rates)
 
 
-def decision_table(case: Case, rates: Rates) -> tuple[Row, ...]:
+def decision_table(case: Case, rates: Rates) -> tuple[PolicyRow, ...]:
     """Return the six rows, with the limits of this machine in them."""
     small = f"up to {size_text(rates.build_bytes_per_s * SHORT_BUILD_S * case.cores)} over all jobs"
     fits = f"up to {size_text(case.free_bytes * FREE_SHARE / GROWTH)}"
@@ -205,7 +205,7 @@ def decision_table(case: Case, rates: Rates) -> tuple[Row, ...]:
         (Policy.PARQUET_SHARED, "often", large, "many", "parsed once, then shared"),
         (Policy.STAGGERED, "–", "–", "–", NOT_STAGGERED),
     )  # fmt: skip
-    return tuple(Row(policy=p, use=u, size=s, jobs=j, why=w) for p, u, s, j, w in make)
+    return tuple(PolicyRow(policy=p, use=u, size=s, jobs=j, why=w) for p, u, s, j, w in make)
 
 
 def _decide(case: Case, rates: Rates) -> tuple[Policy, str]:

@@ -33,7 +33,7 @@ from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from skymark.cache.choosing import Choice, Rates
+    from skymark.cache.choosing import PolicyChoice, Rates
     from skymark.cache.recipe import Recipe
 
 cache = App(
@@ -279,7 +279,7 @@ def _choice(
     jobs: int | None,
     uses: Literal["once", "often"],
     rates: Rates,
-) -> Choice:
+) -> PolicyChoice:
     from skymark.cache.choosing import case_of, choose
     from skymark.cache.sources import look_at_all, total_bytes
 
@@ -287,7 +287,7 @@ def _choice(
     return choose(case_of(root, size, jobs, uses), rates)
 
 
-def _print_choice(choice: Choice) -> None:
+def _print_choice(choice: PolicyChoice) -> None:
     print_plain(f"{choice.policy}: {choice.reason}")
     print_rows(
         ("policy", "use", "size", "jobs", "why", ""),

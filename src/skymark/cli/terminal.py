@@ -12,9 +12,9 @@ from typing import Any, TextIO
 
 from skymark.cli.caller import ask, end_when_told, say
 from skymark.cli.console import plain_stream
-from skymark.cloud import Callbacks, Choice, Quoted
+from skymark.cloud import Callbacks, InterruptAnswer, Quoted
 from skymark.cloud.rented_run import RentedRun
-from skymark.cloud.sent_files import Selection
+from skymark.cloud.sent_files import SentFiles
 from skymark.cloud.source import Source
 from skymark.model.errors import GateError, UsageError
 from skymark.report.text import size
@@ -97,15 +97,15 @@ class Terminal(Callbacks):
         say(f"should this terminal be closed, it goes on, with its output in {log}")
         self._tell = hangup.say
 
-    def choose(self, run: RentedRun) -> Choice:
+    def choose(self, run: RentedRun) -> InterruptAnswer:
         """Ask what is to become of the machine; without a terminal it is stopped."""
         if not sys.stdin.isatty():
-            return Choice.STOP
+            return InterruptAnswer.STOP
         answer = ask(f"\nStop {run.name}, or leave it running? [S/l] ")
-        return Choice.LEAVE if answer in {"l", "leave"} else Choice.STOP
+        return InterruptAnswer.LEAVE if answer in {"l", "leave"} else InterruptAnswer.STOP
 
 
-def _say_what_stays(left: Selection) -> None:
+def _say_what_stays(left: SentFiles) -> None:
     if left.untracked:
         say(
             f"not sent, because git does not track them: {_some(left.untracked)}; use `git add`, "

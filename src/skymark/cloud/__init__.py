@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skymark.cloud.executing import execute, follow_commands, queue_commands
     from skymark.cloud.launching import Estimate, launch, quote
     from skymark.cloud.lifecycle.queued_jobs import Submitted
-    from skymark.cloud.lifecycle.stages import Callbacks, Choice, Ended, Kept, Left, Quoted
+    from skymark.cloud.lifecycle.stages import Callbacks, Ended, InterruptAnswer, Kept, Left, Quoted
     from skymark.cloud.machines import (
         cancel,
         collect,
@@ -43,7 +43,7 @@ _PLACES = {
     "executing": ("execute", "follow_commands", "queue_commands"),
     "launching": ("Estimate", "launch", "quote"),
     "lifecycle.queued_jobs": ("Submitted",),
-    "lifecycle.stages": ("Callbacks", "Choice", "Ended", "Kept", "Left", "Quoted"),
+    "lifecycle.stages": ("Callbacks", "InterruptAnswer", "Ended", "Kept", "Left", "Quoted"),
     "machines": (
         "cancel",
         "collect",
@@ -66,9 +66,9 @@ _MODULE_OF = {name: module for module, names in _PLACES.items() for name in name
 __all__ = [
     "Callbacks",
     "Checkup",
-    "Choice",
     "Ended",
     "Estimate",
+    "InterruptAnswer",
     "JobEnd",
     "Kept",
     "Left",

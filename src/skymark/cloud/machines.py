@@ -58,7 +58,7 @@ ASK_S = 10.0
 
 
 @dataclass(frozen=True)
-class Status:
+class MachinesStatus:
     """Machines that are there, as far as anybody answers."""
 
     machines: tuple[LiveMachine, ...]
@@ -66,7 +66,7 @@ class Status:
     """Why SkyPilot does not answer: then they are those that were hired from here."""
 
 
-def status(names: Sequence[str] = ()) -> Status:
+def status(names: Sequence[str] = ()) -> MachinesStatus:
     """Return the machines that are there, by their providers' word.
 
     Args:
@@ -80,7 +80,7 @@ def status(names: Sequence[str] = ()) -> Status:
     if unknown := set(names) - {machine.name for machine in machines}:
         raise UsageError(f"there is no machine {min(unknown)}; `skymark status` shows all")
     chosen = (machine for machine in machines if not names or machine.name in names)
-    return Status(tuple(chosen), fault)
+    return MachinesStatus(tuple(chosen), fault)
 
 
 def cancel(name: str, jobs: Sequence[int] = (), *, all: bool = False) -> list[QueuedJob]:

@@ -27,7 +27,7 @@ MADE_AGAIN = ("__pycache__", ".git")
 
 
 @dataclass(frozen=True)
-class Selection:
+class SentFiles:
     """Files that are sent, by their path on the machine, and those that stay."""
 
     files: Mapping[str, Path] = field(default_factory=dict)
@@ -36,18 +36,18 @@ class Selection:
     links: tuple[str, ...] = ()
     """Links to anything else, and what is no regular file."""
 
-    def below(self, place: str) -> Selection:
+    def below(self, place: str) -> SentFiles:
         """Return the same files below a directory."""
         if place == ".":
             return self
-        return Selection(
+        return SentFiles(
             {f"{place}/{name}": path for name, path in self.files.items()},
             tuple(f"{place}/{name}" for name in self.untracked),
             tuple(f"{place}/{name}" for name in self.links),
         )
 
 
-def own_files() -> Selection:
+def own_files() -> SentFiles:
     """Return skymark's own files, laid out like a checkout.
 
     Raises:
@@ -55,7 +55,7 @@ def own_files() -> Selection:
     """
     root = checkout()
     if root is None:
-        return Selection(_installed_files())
+        return SentFiles(_installed_files())
     listed = _listed_files(root)
     tracked = _git_files(root)
     if tracked is None or f"{PACKAGE}/__init__.py" not in tracked:  # an unpacked sdist
@@ -64,7 +64,7 @@ def own_files() -> Selection:
     return _regular_files(root, listed & tracked, untracked)
 
 
-def named_files(names: Iterable[Path], root: Path) -> Selection:
+def named_files(names: Iterable[Path], root: Path) -> SentFiles:
     """Return the files of paths that a user names; each has the same path on the machine.
 
     Args:
@@ -74,7 +74,7 @@ def named_files(names: Iterable[Path], root: Path) -> Selection:
     Raises:
         UsageError: one is not there, is a link, or lies elsewhere.
     """
-    whole = Selection()
+    whole = SentFiles()
     for name in names:
         path = Path(os.path.normpath(root / name.expanduser()))
         if not path.is_relative_to(root):
@@ -96,7 +96,7 @@ def named_files(names: Iterable[Path], root: Path) -> Selection:
     return whole
 
 
-def directory_files(directory: Path) -> Selection:
+def directory_files(directory: Path) -> SentFiles:
     """Return the files of a directory: those that git tracks, or all where it tracks none.
 
     Raises:
@@ -134,7 +134,7 @@ def require_no_secret_directory(path: Path) -> None:
         )
 
 
-def merged(one: Selection, other: Selection) -> Selection:
+def merged(one: SentFiles, other: SentFiles) -> SentFiles:
     """Return the files of two selections.
 
     Raises:
@@ -146,7 +146,7 @@ def merged(one: Selection, other: Selection) -> Selection:
                 f"{other.files[place]} would be {place} on the machine, which is a file of "
                 "skymark's source there; give it another name"
             )
-    return Selection(
+    return SentFiles(
         {**one.files, **other.files},
         tuple(
             name
@@ -157,7 +157,7 @@ def merged(one: Selection, other: Selection) -> Selection:
     )
 
 
-def _regular_files(root: Path, places: Iterable[str], untracked: tuple[str, ...]) -> Selection:
+def _regular_files(root: Path, places: Iterable[str], untracked: tuple[str, ...]) -> SentFiles:
     """Select the regular files of a list, and the links to files of the list."""
     real = root.resolve()
     files: dict[str, Path] = {}
@@ -174,7 +174,7 @@ def _regular_files(root: Path, places: Iterable[str], untracked: tuple[str, ...]
         else:
             links[place] = ""
     followed = {place: files[target] for place, target in links.items() if target in files}
-    return Selection(
+    return SentFiles(
         {**files, **followed},
         untracked,
         tuple(place for place in links if place not in followed),

@@ -23,7 +23,7 @@ import skymark
 from skymark.cache.location import own_cache
 from skymark.cloud.sent_files import (
     PACKAGE,
-    Selection,
+    SentFiles,
     directory_files,
     merged,
     named_files,
@@ -68,10 +68,10 @@ class Source:
 
     directory: Path | None = None
     """None for skymark's own files alone, or nothing."""
-    named: Selection = field(default_factory=Selection)
+    named: SentFiles = field(default_factory=SentFiles)
     size_bytes: int = 0
     """Of the named files."""
-    left: Selection = field(default_factory=Selection)
+    left: SentFiles = field(default_factory=SentFiles)
     """With the files that stay here, of skymark's source too."""
 
 
@@ -126,8 +126,8 @@ def source_of_job(directory: Path | None, names: Sequence[Path]) -> Source:
     Raises:
         UsageError: as with `source_with`.
     """
-    own = Selection() if directory is None else directory_files(directory)
-    return _source(Selection(), merged(own, named_files(names, Path.cwd())))
+    own = SentFiles() if directory is None else directory_files(directory)
+    return _source(SentFiles(), merged(own, named_files(names, Path.cwd())))
 
 
 def checked_copy(path: Path) -> Path:
@@ -182,7 +182,7 @@ def commit() -> str:
     return "" if state is None else f"{state.commit}{'-dirty' if state.dirty else ''}"
 
 
-def _source(own: Selection, named: Selection) -> Source:
+def _source(own: SentFiles, named: SentFiles) -> Source:
     whole = merged(own, named)
     directory = made_directory(whole.files)
     sizes = ((directory / name).stat().st_size for name in named.files)

@@ -193,7 +193,7 @@ class Channel:
         return REQUESTS.validate_json(line) if line else End()
 
 
-class Session:
+class WorkerSession:
     """Carries out the engine's requests, one cell at a time."""
 
     def __init__(
@@ -359,7 +359,7 @@ def serve(channel: Channel, works: Any, output: int) -> NoReturn:
         leave()
     channel.send(Ready())
     try:
-        Session(channel, works, output).serve()
+        WorkerSession(channel, works, output).serve()
     finally:
         works.close()
     leave()

@@ -71,7 +71,7 @@ PRESENT = bytes(int(byte >= 0x80) for byte in range(256))
 """Whether a page is in memory, by the highest byte of its entry in pagemap."""
 
 
-class Run(NamedTuple):
+class PageRange(NamedTuple):
     """Addresses of pages, one after the other."""
 
     start: int
@@ -83,7 +83,7 @@ class MappedFiles:
 
     def __init__(self) -> None:
         self._mappings = tuple(_unchanged_mappings())
-        self._present: tuple[Run, ...] = ()
+        self._present: tuple[PageRange, ...] = ()
         if self._mappings:
             with (PROC / "pagemap").open("rb", buffering=0) as pages:
                 found = [run for one in self._mappings for run in _present(pages, one)]
@@ -106,14 +106,14 @@ class MappedFiles:
                 _touch(run)  # before Linux 5.14
 
 
-def _unchanged_mappings() -> Iterator[Run]:
+def _unchanged_mappings() -> Iterator[PageRange]:
     """Yield mappings of files that hold nothing but the file's content: those can be dropped."""
-    run: Run | None = None
+    run: PageRange | None = None
     for line in (PROC / "smaps").read_bytes().splitlines(keepends=True):
         if head := HEAD.fullmatch(line):
             start, end, rights, inode, path = head.groups()
             is_file = inode != b"0" and b"w" not in rights and not path.startswith(b"/dev/")
-            run = Run(int(start, 16), int(end, 16) - int(start, 16)) if is_file else None
+            run = PageRange(int(start, 16), int(end, 16) - int(start, 16)) if is_file else None
         elif run is not None and line.startswith(b"Anonymous:"):
             # Pages that were written, as by the dynamic linker, are nowhere else.
             if line.split()[1] == b"0":
@@ -121,7 +121,7 @@ def _unchanged_mappings() -> Iterator[Run]:
             run = None
 
 
-def _present(pages: BinaryIO, mapping: Run) -> Iterator[Run]:
+def _present(pages: BinaryIO, mapping: PageRange) -> Iterator[PageRange]:
     """Yield the runs of a mapping's pages that are mapped, by pagemap(5)'s entries of 64 bits."""
     page = mmap.PAGESIZE
     pages.seek(mapping.start // page * 8)
@@ -129,16 +129,16 @@ def _present(pages: BinaryIO, mapping: Run) -> Iterator[Run]:
     highest = entries[7::8] if sys.byteorder == "little" else entries[::8]
     for found in re.finditer(b"\x01+", highest.translate(PRESENT)):
         length = (found.end() - found.start()) * page
-        yield Run(mapping.start + found.start() * page, length)
+        yield PageRange(mapping.start + found.start() * page, length)
 
 
-def _advise(run: Run, advice: int) -> bool:
+def _advise(run: PageRange, advice: int) -> bool:
     """Advise the kernel; whether it knows the advice. Pages that it keeps stay as they are."""
     call = _libc().madvise(ctypes.c_void_p(run.start), ctypes.c_size_t(run.length), advice)
     return call == 0 or ctypes.get_errno() != errno.EINVAL
 
 
-def _touch(run: Run) -> None:
+def _touch(run: PageRange) -> None:
     for address in range(run.start, run.start + run.length, mmap.PAGESIZE):
         ctypes.string_at(address, 1)
 

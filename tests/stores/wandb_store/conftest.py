@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from skymark.store.wandb.client import Limits
+from skymark.store.wandb.client import TimeLimits
 from skymark.store.wandb.store import open_run_files
 from tests.stores.finished_run import make_run
 from tests.stores.wandb_server import wandb_server
 
-PATIENT = Limits(request_s=30, call_s=90, log_s=120, read_s=90)
-HURRIED = Limits(request_s=15, call_s=30, log_s=120, sync_s=60, read_s=60)
+PATIENT = TimeLimits(request_s=30, call_s=90, log_s=120, read_s=90)
+HURRIED = TimeLimits(request_s=15, call_s=30, log_s=120, sync_s=60, read_s=60)
 """Where something is to go wrong; starting wandb on a busy machine takes some seconds."""
 
 

@@ -263,7 +263,7 @@ def test_a_client_that_hangs_ends_with_a_skymark_that_was_killed(server, online)
     server.misbehave(stall=["PUT"])
     limits = PATIENT.model_copy(update={"call_s": 300.0})
     program = (
-        "from skymark.store.wandb.client import Limits\n"
+        "from skymark.store.wandb.client import TimeLimits\n"
         "from skymark.store.wandb.store import open_run_files\n"
         f"open_run_files('wandb', 'run-1', {limits!r}).put('manifest.json', b'{{}}')\n"
     )

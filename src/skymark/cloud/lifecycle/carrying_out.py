@@ -12,10 +12,10 @@ from skymark.cloud.lifecycle.following import follow
 from skymark.cloud.lifecycle.results import add_price
 from skymark.cloud.lifecycle.stages import (
     Callbacks,
-    Choice,
     Ended,
     Finished,
     Hired,
+    InterruptAnswer,
     Kept,
     Left,
     Place,
@@ -104,7 +104,7 @@ def _hire(quoted: Quoted, place: Place, callbacks: Callbacks) -> Hired | Finishe
     try:
         return place.hire(quoted, callbacks)
     except KeyboardInterrupt:
-        if place.can_be_left and callbacks.stop_or_leave(quoted.run) is Choice.LEAVE:
+        if place.can_be_left and callbacks.stop_or_leave(quoted.run) is InterruptAnswer.LEAVE:
             return Left(quoted.run)
         return place.stop(quoted, None, callbacks)
     except CloudError as error:
@@ -119,7 +119,7 @@ def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) ->
         end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s, alone=alone)
         reason = hired.job.failure() if end is not JobEnd.SUCCEEDED else None
     except KeyboardInterrupt:
-        if place.can_be_left and callbacks.stop_or_leave(quoted.run) is Choice.LEAVE:
+        if place.can_be_left and callbacks.stop_or_leave(quoted.run) is InterruptAnswer.LEAVE:
             return Left(run)
         try:
             return place.stop(quoted, hired, callbacks)

@@ -162,7 +162,7 @@ class Left:
     run: RentedRun
 
 
-class Choice(StrEnum):
+class InterruptAnswer(StrEnum):
     """A user's answer after Ctrl-C."""
 
     STOP = "stop"
@@ -209,17 +209,17 @@ class Callbacks:
     def begin(self, run_id: str) -> None:
         """Prepare for a run whose price is agreed; its machine is hired next."""
 
-    def choose(self, run: RentedRun) -> Choice:
+    def choose(self, run: RentedRun) -> InterruptAnswer:
         """Return what is to become of a run whose user pressed Ctrl-C."""
         del run
-        return Choice.STOP
+        return InterruptAnswer.STOP
 
-    def stop_or_leave(self, run: RentedRun) -> Choice:
+    def stop_or_leave(self, run: RentedRun) -> InterruptAnswer:
         """Ask once what is to become of a run; a second Ctrl-C stops it."""
         try:
             return self.choose(run)
         except (KeyboardInterrupt, EOFError):
-            return Choice.STOP
+            return InterruptAnswer.STOP
 
 
 SILENT = Callbacks()

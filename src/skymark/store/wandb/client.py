@@ -40,7 +40,7 @@ KEYS = {"WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"}
 """Variables with a key; a client that contacts no server does without."""
 
 
-class Limits(Frozen):
+class TimeLimits(Frozen):
     """Time limits of wandb's processes, in seconds; a late one is ended.
 
     They include the start of a process, which takes many seconds on a busy machine.
@@ -132,7 +132,7 @@ class Client:
     the next call starts a new worker.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TimeLimits) -> None:
         """Set how long calls may take; nothing is started or written yet."""
         self._limits = limits
         self._home: Path | None = None

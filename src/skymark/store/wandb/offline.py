@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.store.wandb.client import Client, Limits, python_module, run_bounded
+from skymark.store.wandb.client import Client, TimeLimits, python_module, run_bounded
 from skymark.store.wandb.content import LINK, RunContent, home_of, wandb_id
 
 Place = tuple[str | None, str]
@@ -34,7 +34,7 @@ class IncompleteError(StoreUnavailableError):
     """Error of a W&B server that holds only a part of the run."""
 
 
-def log_and_read_offline(content: RunContent, place: Place, limits: Limits) -> Path:
+def log_and_read_offline(content: RunContent, place: Place, limits: TimeLimits) -> Path:
     """Log the run offline, and read it back; returns its folder.
 
     Raises:
@@ -47,7 +47,7 @@ def log_and_read_offline(content: RunContent, place: Place, limits: Limits) -> P
     return logged
 
 
-def log_offline(content: RunContent, place: Place, limits: Limits) -> Path:
+def log_offline(content: RunContent, place: Place, limits: TimeLimits) -> Path:
     """Log the run offline, unread, in place of an earlier one; returns its folder.
 
     Raises:
@@ -99,7 +99,7 @@ def read_offline(path: Path, home: Path, limit_s: float) -> list[dict[str, Any]]
     return [json.loads(line) for line in lines if line.startswith('{"num"')]
 
 
-def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bool:
+def _agrees(path: Path, content: RunContent, place: Place, limits: TimeLimits) -> bool:
     """Whether an offline run ended, and holds the artifact and the figures of the directory."""
     entries = read_offline(path, home_of(content), _limit_s(content, limits))
     by_type: dict[str, list[dict[str, Any]]] = {}
@@ -121,11 +121,11 @@ def _agrees(path: Path, content: RunContent, place: Place, limits: Limits) -> bo
     return logged == [wanted] and content.summary().items() <= summary.items()
 
 
-def _limit_s(content: RunContent, limits: Limits) -> float:
+def _limit_s(content: RunContent, limits: TimeLimits) -> float:
     return limits.log_s + limits.per_file_s * len(content.files)
 
 
-def sync(logged: Path, content: RunContent, place: tuple[str, str], limits: Limits) -> str:
+def sync(logged: Path, content: RunContent, place: tuple[str, str], limits: TimeLimits) -> str:
     """Upload an offline run with wandb's command line; return its complaint or "". Proves nothing.
 
     Args:
@@ -144,7 +144,9 @@ def sync(logged: Path, content: RunContent, place: tuple[str, str], limits: Limi
     return f"`wandb sync` said: {_tail(printed)}"
 
 
-def read_back(content: RunContent, place: tuple[str, str], client: Client, limits: Limits) -> str:
+def read_back(
+    content: RunContent, place: tuple[str, str], client: Client, limits: TimeLimits
+) -> str:
     """Compare the run in W&B with the directory; return a message with its address.
 
     The artifact's manifest, the bytes of every entry, and the summary figures are compared.

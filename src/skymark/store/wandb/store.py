@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.store import RunSource, Store
-from skymark.store.wandb.client import CALLS, Client, Limits
+from skymark.store.wandb.client import CALLS, Client, TimeLimits
 from skymark.store.wandb.content import RunContent, wandb_id
 from skymark.store.wandb.kind import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 from skymark.store.wandb.offline import (
@@ -34,7 +34,7 @@ class RunFiles(RunSource):
 
     parallel = CALLS
 
-    def __init__(self, entity: str | None, project: str, id: str, limits: Limits) -> None:
+    def __init__(self, entity: str | None, project: str, id: str, limits: TimeLimits) -> None:
         """Name the run; without an entity it is the key's default."""
         self.project = project
         self.id = id
@@ -76,7 +76,7 @@ class RunFiles(RunSource):
 class ArtifactFiles(RunSource):
     """Files of an artifact, downloaded once."""
 
-    def __init__(self, name: str, limits: Limits) -> None:
+    def __init__(self, name: str, limits: TimeLimits) -> None:
         """Name the artifact, as ``entity/project/artifact:alias``; contacts nobody yet."""
         self._name = name
         self._limits = limits
@@ -118,7 +118,7 @@ class ArtifactFiles(RunSource):
         return self._client.home / "artifact"
 
 
-def open_artifact(url: str, limits: Limits | None = None) -> RunSource:
+def open_artifact(url: str, limits: TimeLimits | None = None) -> RunSource:
     """Open an artifact, or the files of a run that did not end, for reading.
 
     What comes from there is untrusted: names and bytes, of at most `LARGEST_FILE_BYTES` each.
@@ -130,7 +130,7 @@ def open_artifact(url: str, limits: Limits | None = None) -> RunSource:
     Raises:
         UsageError: the address is neither.
     """
-    limits = limits or Limits()
+    limits = limits or TimeLimits()
     if named := _RUN.fullmatch(url):
         entity, project, id = named.groups()
         return RunFiles(entity, project, id, limits)
@@ -194,7 +194,7 @@ class OfflineStore(Store):
     several_writers = False
     url = "wandb"
 
-    def __init__(self, place: tuple[str | None, str], reason: str, limits: Limits) -> None:
+    def __init__(self, place: tuple[str | None, str], reason: str, limits: TimeLimits) -> None:
         self._place = place
         self._reason = reason
         self._limits = limits
@@ -237,7 +237,7 @@ class OfflineStore(Store):
         )
 
 
-def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store:
+def open_run_files(url: str, run_id: str, limits: TimeLimits | None = None) -> Store:
     """Open W&B for a run: online where there is a key, else offline.
 
     Args:
@@ -252,7 +252,7 @@ def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store
         raise UsageError(
             f"--store {url} must be wandb alone; set WANDB_ENTITY and WANDB_PROJECT for the place"
         )
-    limits = limits or Limits()
+    limits = limits or TimeLimits()
     entity = os.environ.get("WANDB_ENTITY") or None
     project = os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT
     mode = os.environ.get("WANDB_MODE", "")
@@ -265,7 +265,7 @@ def open_run_files(url: str, run_id: str, limits: Limits | None = None) -> Store
     return OnlineRun(entity, project, wandb_id(run_id), limits)
 
 
-def _has_key(limits: Limits) -> bool:
+def _has_key(limits: TimeLimits) -> bool:
     """Whether wandb has credentials, by the variable or else by its library."""
     if os.environ.get(KEY_VARIABLE):
         return True

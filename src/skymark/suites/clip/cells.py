@@ -26,7 +26,7 @@ PROMPTED: Task = "zeroshot_classification"
 
 
 @dataclass(frozen=True)
-class Work:
+class TaskOnData:
     """A task on a data set in a language, for any model."""
 
     dataset: DataSet
@@ -162,7 +162,7 @@ def work_of(
     options: ClipOptions,
     settings: ClipSettings,
     texts: OwnTexts,
-) -> Work:
+) -> TaskOnData:
     """Return a task on a data set.
 
     Raises:
@@ -190,12 +190,12 @@ def work_of(
         seed=options.seed,
         skip_damaged=options.skip_damaged,
     )
-    return Work(dataset, specification, specification.json_content())
+    return TaskOnData(dataset, specification, specification.json_content())
 
 
 def cells_of_model(
     model: ChosenModel,
-    works: Sequence[Work],
+    works: Sequence[TaskOnData],
     settings: Mapping[str, Setting],
     platform: Platform,
 ) -> Iterator[PlannedCell]:

@@ -22,7 +22,7 @@ from skymark.suites.clip.reading.opening import (
 )
 
 if TYPE_CHECKING:
-    from skymark.suites.clip.encoding.encoder import Encoder, Work
+    from skymark.suites.clip.encoding.encoder import Encoder, EncoderTime
     from skymark.suites.clip.oracle.verdict import Scored, ScoredSplit
     from skymark.suites.clip.pixels.preprocessing import PixelMap
     from skymark.suites.clip.reading.layout import Prompts
@@ -57,7 +57,7 @@ class Outcome:
 
     metrics: dict[str, float]
     scored: Scored
-    work: Work
+    work: EncoderTime
     report: Callable[[], str] | None = None
     """Makes a table of the classes, for the cell's log; nothing that a user's program waits for."""
 
@@ -150,9 +150,9 @@ class Scorer:
         Raises:
             OutOfMemoryError: not even one image fits.
         """
-        from skymark.suites.clip.encoding.encoder import Work
+        from skymark.suites.clip.encoding.encoder import EncoderTime
 
-        encoder.work = Work()
+        encoder.work = EncoderTime()
         splits = tuple(
             self._scored(split, pixels, encoder)
             for split, pixels in zip(opened.splits, opened.pixels, strict=True)

@@ -18,10 +18,10 @@ from skymark.cloud.lifecycle.carrying_out import carry_out
 from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.lifecycle.stages import (
     Callbacks,
-    Choice,
     Ended,
     Finished,
     Hired,
+    InterruptAnswer,
     Kept,
     Left,
     Quoted,
@@ -97,7 +97,7 @@ class InterruptedJob(ScriptedJob):
 QUOTED = Quoted(run_of(), plan([cell()]), MappingProxyType({}))
 
 
-def carried_out(place, choice=Choice.STOP):
+def carried_out(place, choice=InterruptAnswer.STOP):
     callbacks = Callbacks(io.StringIO())
     callbacks.choose = lambda run: choice
     return carry_out(QUOTED, place, callbacks, Path("nowhere"))
@@ -161,13 +161,13 @@ def test_ctrl_c_stops_the_run_brings_home_what_there_is_and_ends_the_machine():
 
 def test_a_run_that_is_left_going_is_not_touched():
     place = ScriptedPlace(faults={"hire": KeyboardInterrupt()})
-    assert carried_out(place, Choice.LEAVE) == Left(QUOTED.run)
+    assert carried_out(place, InterruptAnswer.LEAVE) == Left(QUOTED.run)
     assert place.asked == ["hire"]
 
 
 def test_a_run_that_cannot_be_left_is_stopped_without_a_question():
     place = ScriptedPlace(can_be_left=False, faults={"hire": KeyboardInterrupt()})
-    assert carried_out(place, Choice.LEAVE).interrupted
+    assert carried_out(place, InterruptAnswer.LEAVE).interrupted
     assert "stop" in place.asked
 
 

@@ -51,7 +51,7 @@ class OutOfMemoryError(SkymarkError):
 
 
 @dataclass
-class Work:
+class EncoderTime:
     """Time and batches of the encoders since it was made."""
 
     image_batches_ns: list[int] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Encoder:
         self._normalised = normalised.to(self.dtype).to(self.device)
         self.batch_size = settings.batch_size or self._found_batch_size()
         self.asked_batch_size = self.batch_size
-        self.work = Work()
+        self.work = EncoderTime()
         self._warmed: set[tuple[int, ...]] = set()
 
     # Images

@@ -32,7 +32,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader, Work
+from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader, SharedWork
 from skymark.suites.loading.devices import TORCH_FROM_HOST
 from skymark.suites.loading.element_streams import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
@@ -169,7 +169,7 @@ class DeepLakeLoader(Loader):
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
-        self.work = Work(job)
+        self.work = SharedWork(job)
         self.rows = Rows(self.work)
         self.memory = f"mem://skymark-{id(self)}" if job.format == "memory" else None
         self.rows.dataset = opened(job) if self.memory is None else write(job.dataset, self.memory)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
-from skymark.suites.loading.adapters.pytorch import OF_STREAMS, InDataLoader, Work
+from skymark.suites.loading.adapters.pytorch import OF_STREAMS, InDataLoader, SharedWork
 from skymark.suites.loading.element_streams import bucket_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def encoder_class() -> Any:
 
         def __init__(self, job: LoadingJob) -> None:
             super().__init__()
-            self.work = Work(job)
+            self.work = SharedWork(job)
             self.members = Members(job.dataset.columns)
 
         @stateless  # type: ignore[untyped-decorator]

@@ -20,7 +20,7 @@ from skymark.suites.loading.adapters.hf_datasets import SHUFFLE_BUFFER, HuggingF
 from skymark.suites.loading.adapters.pytorch import (
     OF_STREAMS,
     InDataLoader,
-    Work,
+    SharedWork,
     bucket_loader,
     worker_settings,
 )
@@ -55,7 +55,7 @@ def value_of(column: Column, value: Any) -> Any:
     return np.asarray(value, column.dtype).reshape(column.shape or -1)
 
 
-class WorkOnRows(Work):
+class WorkOnRows(SharedWork):
     """The scenario's work on rows."""
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, list[Any]]:

@@ -23,7 +23,7 @@ from skymark.suites.loading.adapter import Execution, Loader, LoadingJob, adapte
 from skymark.suites.loading.adapters.pytorch import (
     OF_STREAMS,
     InDataLoader,
-    Work,
+    SharedWork,
     bucket_loader,
     worker_settings,
     worker_share,
@@ -44,7 +44,7 @@ PASSES = 1000
 """Numbers of passes that an epoch has room for; the library shuffles each pass by its number."""
 
 
-class StoredWork(Work):
+class StoredWork(SharedWork):
     """The scenario's work on elements as they are stored."""
 
     def transformed(self, element: Element) -> Element:
@@ -80,7 +80,7 @@ def classes() -> tuple[Any, Any]:
     class Mixed(CombinedStreamingDataset):  # type: ignore[misc]
         """A worker's share of the mixture in each epoch."""
 
-        def __init__(self, work: Work, mixture: Mixture, sources: list[Any]) -> None:
+        def __init__(self, work: SharedWork, mixture: Mixture, sources: list[Any]) -> None:
             super().__init__(sources, weights=mixture.weights, iterate_over_all=False)
             self.work = work
             self.mixture = mixture
@@ -101,7 +101,7 @@ def classes() -> tuple[Any, Any]:
     return Source, Mixed
 
 
-def mixed(work: Work, mixture: Mixture, item_loader: Any) -> Any:
+def mixed(work: SharedWork, mixture: Mixture, item_loader: Any) -> Any:
     """Return the mixture of a dataset's sources, each a range of its elements."""
     job, (source, combined), sources = work.job, classes(), []
     for number, bounds in enumerate(mixture.bounds):

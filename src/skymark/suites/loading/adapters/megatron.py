@@ -28,7 +28,7 @@ from skymark.suites.loading.adapters.pytorch import (
     EpochSampler,
     InDataLoader,
     PyTorchLoader,
-    Work,
+    SharedWork,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def blended(sequences: Sequences, mixture: Mixture) -> Any:
 class Blend(Elements):
     """Elements of a blend, by their places in it."""
 
-    def __init__(self, work: Work, mixture: Mixture) -> None:
+    def __init__(self, work: SharedWork, mixture: Mixture) -> None:
         self.stream = blended(Sequences(work), mixture)
         self.drawn: int | None = None
         super().__init__(work)

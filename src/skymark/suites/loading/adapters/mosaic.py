@@ -19,7 +19,7 @@ from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     NO_JAX,
     InDataLoader,
-    Work,
+    SharedWork,
     bucket_loader,
     worker_settings,
 )
@@ -38,7 +38,7 @@ def elements_class() -> Any:
     class Elements(StreamingDataset):  # type: ignore[misc]
         """A StreamingDataset whose elements are transformed as they are read."""
 
-        def __init__(self, work: Work, local: str, remote: str | None) -> None:
+        def __init__(self, work: SharedWork, local: str, remote: str | None) -> None:
             self.work = work
             job = work.job
             self.encoded = [c.name for c in job.dataset.columns if c.encoding != "raw"]
@@ -66,7 +66,7 @@ class MosaicLoader(Loader):
 
     def __init__(self, job: LoadingJob) -> None:
         self.job = job
-        self.work = Work(job)
+        self.work = SharedWork(job)
         self.cache: TemporaryDirectory[str] | None = None
         if job.format == "http-mds":
             use_object_store()

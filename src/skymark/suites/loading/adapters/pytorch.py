@@ -38,7 +38,7 @@ OF_STREAMS: Mapping[str, str] = {
 torchdata, and over streams of shards."""
 
 
-class Work:
+class SharedWork:
     """The scenario's work in worker processes, which live on and share the number of the epoch."""
 
     def __init__(self, job: LoadingJob) -> None:
@@ -105,7 +105,7 @@ def worker_share() -> tuple[int, int]:
 class Elements:
     """Map-style dataset of transformed elements."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: SharedWork) -> None:
         self.job = work.job
         self.work = work
         self.open()
@@ -130,7 +130,7 @@ class EpochSampler:
     an element would come again before its source was gone through.
     """
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: SharedWork) -> None:
         self.job = work.job
         self.work = work
 
@@ -177,7 +177,7 @@ class PyTorchLoader(Loader):
 
         if self.preloaded:
             set_forkserver_preload([*self.preloaded])
-        self.work = Work(job)
+        self.work = SharedWork(job)
         self.sampler = self.keys(self.work)
         elements = self.dataset()
         make = partial(

@@ -24,7 +24,7 @@ from skymark.suites.loading.adapters.pytorch import (
     InDataLoader,
     PyTorch,
     PyTorchLoader,
-    Work,
+    SharedWork,
 )
 from skymark.suites.loading.operators import OperatorTable
 
@@ -169,7 +169,7 @@ class OperatedElements(Elements):
         ]
 
 
-def collate(work: Work, on_batch: OnBatch | None, elements: list[Tensors]) -> Tensors:
+def collate(work: SharedWork, on_batch: OnBatch | None, elements: list[Tensors]) -> Tensors:
     """Stack the elements' fields, as DataLoader does by itself, and do the batch-level work."""
     from torch.utils.data import default_collate
 

@@ -11,7 +11,7 @@ from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     OF_STREAMS,
     InDataLoader,
-    Work,
+    SharedWork,
     worker_settings,
     worker_share,
 )
@@ -27,7 +27,7 @@ ELEMENT_BUFFER = 1000
 """Sizes of the shuffle buffers, as in the library's examples."""
 
 
-class Stages(Work):
+class Stages(SharedWork):
     """The pipeline's stages."""
 
     def __init__(self, job: LoadingJob) -> None:
