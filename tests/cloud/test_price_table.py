@@ -240,7 +240,13 @@ def test_exec_on_a_machine_that_stays(
         rental.hold(way, kind, output, name, since_s, overrun=bool(more))
 
 
-def test_managed_jobs(rental: Rental) -> None:
+def test_managed_jobs(
+    watched: Client, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> None:
+    look = LastLook(tmp_path_factory.mktemp("machines"))
+    watched.world.cloud.before_end.append(look)
+    page = pytestconfig.getoption("--fault-table")
+    rental = Rental(watched, look, tmp_path_factory.mktemp("rental"), page)
     with bucket_of(rental.client) as bucket:
         store = ("--store", "s3://results/prices", "--infra", "lambda", *ONE)
         rental.variables = {**rental.variables, **bucket.variables}

@@ -167,12 +167,17 @@ class BilledTime(Frozen):
         return deadline_s is None or self.work.expected_s <= deadline_s
 
 
+END_S = 10
+"""For the provider to end a machine. Assumed."""
+
+
 def ending(idle_minutes: int, *, stays: bool = False) -> Span:
     """Return the time to bring results home and end the machine.
 
-    At worst the run uses the time it has to write down what it measured, the client is gone, and
-    the machine's idle timer ends it, which looks once a minute: 112 s with one idle minute,
-    measured.
+    SkyPilot's idle timer looks once a minute, and counts from its last look at a running job: half
+    a minute before the job's end on average (its ``skylet/events.py``, 0.14). At worst the run uses
+    the time it has to write down what it measured, the client is gone, and the idle timer ends the
+    machine: 112 s with one idle minute, measured.
 
     Args:
         idle_minutes: without a job, after which the machine ends itself.
@@ -180,7 +185,8 @@ def ending(idle_minutes: int, *, stays: bool = False) -> Span:
     """
     high_s = KILL_AFTER_S + (idle_minutes + 1) * 60
     if stays:
-        return Span(low_s=idle_minutes * 60, expected_s=(idle_minutes + 1) * 60, high_s=high_s)
+        low_s = (idle_minutes - 1) * 60
+        return Span(low_s=low_s, expected_s=low_s + 30 + END_S, high_s=high_s)
     return Span(low_s=15, expected_s=30, high_s=high_s)
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
+from skymark.execute.duration import EXPECTED_START_S
 from skymark.model.duration import Span
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
@@ -88,6 +89,7 @@ class Sleeper:
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
         del cache, platform
         self._factor = random.Random(cell.adapter).uniform(1 - SPREAD, 1 + SPREAD)
+        time.sleep(EXPECTED_START_S * self._factor)  # for the import of a library
         self._factor *= float(os.environ.get(FACTOR_VARIABLE) or 1)
 
     def versions(self) -> dict[str, str]:
