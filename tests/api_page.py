@@ -10,8 +10,7 @@ from pathlib import Path
 
 import skymark
 from skymark import cloud
-from skymark.report.compare import Comparison
-from skymark.report.results import Run
+from skymark.report.results import Comparison, Run
 from skymark.report.tuning import Choice
 
 FUNCTIONS = ("plan", "run", "open", "compare", "tune")

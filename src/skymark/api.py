@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from skymark.execute.partition.shard import Shard
     from skymark.execute.revision import Revision
     from skymark.execute.session import FinishedRun
-    from skymark.report.compare import Across, Comparison
-    from skymark.report.results import Run
+    from skymark.report.compare import Across
+    from skymark.report.results import Comparison, Run
     from skymark.report.tuning import Choice
     from skymark.suite.contract import Ceilings
 
@@ -306,7 +306,8 @@ def compare(
         UsageError: they have no cell in common, or differ in more than the result.
     """
     from skymark.report.compare import compare_runs
-    from skymark.report.results import Run
+    from skymark.report.results import Comparison, Run
 
     reference, candidate = (one if isinstance(one, Run) else open(one) for one in (before, after))
-    return compare_runs(reference, candidate, across=across, practical=practical)
+    found = compare_runs(reference, candidate, across=across, practical=practical)
+    return Comparison(**dict(found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -104,35 +103,6 @@ class Comparison(Frozen):
     def compared(self) -> int:
         """The number of cells with a metric that both runs have."""
         return sum(cell.is_compared for cell in self.cells)
-
-    def gate(self) -> None:
-        """Say no to a regression, and to cells of which nothing tells that they are no worse.
-
-        Raises:
-            GateError: a gated metric of a cell got worse, a cell of the baseline was lost or cannot
-                be judged, or no cell was measured in both. The message names the cells.
-        """
-        gate(self)
-
-    def table(self, width: int = 160) -> str:
-        """Return the table that ``skymark compare`` prints."""
-        from rich.console import Console
-
-        from skymark.report.comparison_tables import print_comparison
-
-        text = io.StringIO()
-        print_comparison(self, Console(file=text, width=width))
-        return text.getvalue()
-
-    def to_markdown(self) -> str:
-        """Return the comparison as Markdown, for a comment on a pull request."""
-        from skymark.report.comparison_tables import comparison_markdown
-
-        return comparison_markdown(self)
-
-    def to_json(self) -> str:
-        """Return the comparison as JSON, as ``skymark schema comparison`` describes it."""
-        return self.model_dump_json(indent=1)
 
     def count(self, verdict: Verdict) -> int:
         """Return the number of metrics of cells with a verdict."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from skymark.model.record import is_well
+from skymark.report import compare
 from skymark.rundir import reader
 
 if TYPE_CHECKING:
@@ -134,6 +135,39 @@ class Run(reader.Run):
         page = path or self.directory / "report.html"
         write_html(self, page)
         return page
+
+
+class Comparison(compare.Comparison):
+    """The comparison of two runs that `skymark.compare` makes."""
+
+    def gate(self) -> None:
+        """Say no to a regression, and to cells of which nothing tells that they are no worse.
+
+        Raises:
+            GateError: a gated metric of a cell got worse, a cell of the baseline was lost or cannot
+                be judged, or no cell was measured in both. The message names the cells.
+        """
+        compare.gate(self)
+
+    def table(self, width: int = 160) -> str:
+        """Return the table that ``skymark compare`` prints."""
+        from rich.console import Console
+
+        from skymark.report.comparison_tables import print_comparison
+
+        text = io.StringIO()
+        print_comparison(self, Console(file=text, width=width))
+        return text.getvalue()
+
+    def to_markdown(self) -> str:
+        """Return the comparison as Markdown, for a comment on a pull request."""
+        from skymark.report.comparison_tables import comparison_markdown
+
+        return comparison_markdown(self)
+
+    def to_json(self) -> str:
+        """Return the comparison as JSON, as ``skymark schema comparison`` describes it."""
+        return self.model_dump_json(indent=1)
 
 
 def records_json(run: reader.Run) -> str:

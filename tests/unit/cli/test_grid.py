@@ -44,7 +44,6 @@ def test_the_points_differ_in_the_grid_only():
     [
         (["nosuch=1,2"], "unknown setting 'nosuch'"),
         (["workrs=1,2"], "workers"),
-        (["seed=1,2"], "unknown setting 'seed'"),
         (["workers"], "NAME=VALUE,VALUE"),
         (["workers="], "NAME=VALUE,VALUE"),
         (["workers=1,,4"], "NAME=VALUE,VALUE"),
