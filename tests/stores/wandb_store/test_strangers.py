@@ -79,7 +79,7 @@ def stored(tmp_path_factory):
 def patience(monkeypatch):
     """Give wandb's processes below commands the time of the other tests."""
     for module in (store, store):
-        monkeypatch.setattr(module, "Limits", lambda: PATIENT)
+        monkeypatch.setattr(module, "TimeLimits", lambda: PATIENT)
 
 
 @pytest.fixture
