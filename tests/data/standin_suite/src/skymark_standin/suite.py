@@ -64,6 +64,9 @@ class StandInSuite(Suite):
     def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
         """Return a cell per sleeper, each a group of its own."""
         del effort
+        names = selection.adapters
+        if "all" in names:
+            names = tuple(str(row["slug"]) for row in self.adapters())
         return [
             PlannedCell(
                 cell=Cell(suite="standin", scenario="sleep", variant="long", adapter=name),
@@ -75,7 +78,7 @@ class StandInSuite(Suite):
                     high_s=GUESS_S * (1 + SPREAD),
                 ),
             )
-            for name in selection.adapters
+            for name in names
         ]
 
     def venv(self, cell: Cell) -> None:
