@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from skymark.suite.contract import Ceilings
 
     Observers = Callable[[float], AbstractContextManager[Observer]]
+    """Makes an observer of work that is expected to take so many seconds."""
+
+TARGET = 0.95
+"""Share of its time that an accelerator is to be busy, unless told otherwise."""
 
 
 def plan(work: Work | Path) -> Plan:
@@ -86,8 +90,8 @@ def run(
         observer: told of the progress.
         retry: statuses whose cells are measured again when a run goes on.
         part: the part of the plan to measure here; other machines measure the rest.
-        share: take groups of cells beside other processes with the same plan and directory:
-            those of these names, or any where it is empty; None to take no turns.
+        share: names of the groups of cells to take beside other processes with the same plan and
+            directory, empty for any group; None to measure the plan alone.
         against: a git revision of skymark, measured in turn with the code here; its run is
             `Run.baseline`.
         own_venvs: give each adapter a venv of its own; else use the running interpreter's.
@@ -149,7 +153,7 @@ def tune(
     *,
     step_ms: float,
     batch: int | None = None,
-    target: float = 0.95,
+    target: float = TARGET,
     grid: Mapping[str, Sequence[Setting]] | None = None,
     exhaustive: bool = False,
     runs: Sequence[Path] = (),
@@ -220,6 +224,7 @@ def tune(
     if (chosen := tuned.chosen) is not None:
         measure: Ceilings = load_object(tuning.ceilings)
         with observed(0.0) as observer, measuring(announce=observer.stage):
+            observer.stage("measuring the limits of this machine")
             ceilings = measure(chosen, cache_directory())
         again = candidates.again(chosen.cell)
         where = () if own_venvs else ("--env", "current")
@@ -256,21 +261,23 @@ def open(  # the public function is `skymark.open`
     Args:
         place: such as ``results/RUN-ID``, ``s3://BUCKET/PREFIX/RUN-ID`` or
             ``wandb://ENTITY/PROJECT/runs/RUN-ID``.
-        into: directory that a stored run is fetched into; None for a temporary one, which goes
-            with the result.
+        into: a new or empty directory that a stored run is fetched into; None for a temporary one,
+            which goes with the result.
 
     Raises:
-        UsageError: there is no run.
+        UsageError: there is no run, or `into` has something in it.
         StoreError: the store cannot be read.
     """
     from skymark.report.pytest_benchmark import run_at
     from skymark.report.results import Run
     from skymark.rundir.reader import open_run
-    from skymark.store.fetching import fetch
+    from skymark.store.fetching import fetch, require_empty
     from skymark.store.kinds import is_address, open_source
 
     if not is_address(str(place)):
         return Run.of(run_at(Path(place)))
+    if into is not None:
+        require_empty(Path(into))
     directory = Path(mkdtemp(prefix="skymark-") if into is None else into)
     with closing(open_source(str(place))) as source:
         try:

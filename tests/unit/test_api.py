@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import pkgutil
@@ -91,6 +93,37 @@ def test_a_stored_run_is_opened_by_its_address():
     run = skymark.open("tests/data/run")
     stored = skymark.open(f"file://{os.path.abspath('tests/data/run')}")  # noqa: PTH100
     assert stored.records == run.records
+
+
+def test_a_stored_run_is_not_fetched_over_other_files(tmp_path):
+    (tmp_path / "file").touch()
+    stored = f"file://{os.path.abspath('tests/data/run')}"  # noqa: PTH100
+    with pytest.raises(UsageError, match="is not empty"):
+        skymark.open(stored, into=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"cache_policy": "shard"}, "Did you mean 'shared'"),
+        ({"cache_root": Path("caches")}, "--cache-root goes with --cache-policy"),
+    ],
+)
+def test_a_cache_policy_that_there_is_not_is_refused(tmp_path, asked, said):
+    work = skymark.Work(scenarios=("TAB-1:tiny",), adapters=("numpy",), rounds=1)
+    with pytest.raises(UsageError, match=said):
+        skymark.run(work, skymark.Results(output=tmp_path / "run"), own_venvs=False, **asked)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("request_type", [skymark.Work, skymark.Results])
+def test_type_checkers_see_every_field_of_a_request(request_type):
+    (signature,) = (
+        node
+        for node in ast.walk(ast.parse(inspect.getsource(request_type)))
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+    )
+    assert [one.arg for one in signature.args.kwonlyargs] == list(request_type.model_fields)
 
 
 def test_a_place_without_a_run_is_refused(tmp_path):

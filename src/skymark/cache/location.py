@@ -13,7 +13,7 @@ from pathlib import Path
 
 from skymark.machine.private_directory import other_hand, own_folder, private_directory
 from skymark.model.base import digest_of
-from skymark.model.errors import CacheError, UsageError
+from skymark.model.errors import CacheError, UnknownNameError, UsageError
 
 
 def cache_directory() -> Path:
@@ -26,6 +26,20 @@ def cache_directory() -> Path:
 def root_of(chosen: Path | None) -> Path:
     """Return the directory of the caches: the one that was chosen, else this user's."""
     return (chosen or cache_directory()).expanduser().resolve()
+
+
+def require_policy(policy: str | None, root: object) -> None:
+    """Refuse an unknown policy, and a directory of caches without a policy.
+
+    Raises:
+        UsageError: it is so.
+    """
+    if policy is None and root is not None:
+        raise UsageError(
+            "--cache-root goes with --cache-policy; without, SKYMARK_CACHE is the place"
+        )
+    if policy is not None and policy not in set(Policy):
+        raise UnknownNameError("cache policy", policy, [one.value for one in Policy])
 
 
 def own_cache(cache: Path | None = None) -> Path:

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.parameters import COUNT
-from skymark.model.errors import UsageError
 
 POLICY_VARIABLE = "SKYMARK_CACHE_POLICY"
 """Tells a run on a rented machine its `--cache-policy`."""
@@ -81,15 +80,3 @@ UseOption = Annotated[
     Literal["once", "often"],
     Parameter(help="Whether one wave of jobs reads the data, or many over weeks; for auto."),
 ]
-
-
-def require_policy(policy: str | None, root: object) -> None:
-    """Refuse a directory of caches that no policy sends anything to.
-
-    Raises:
-        UsageError: it is so.
-    """
-    if root is not None and policy is None:
-        raise UsageError(
-            "--cache-root goes with --cache-policy; without, SKYMARK_CACHE is the place"
-        )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-import skymark
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.parameters import WHERE, ProfileName
 from skymark.cli.rented_options import (
@@ -66,17 +65,15 @@ def cost(
     from skymark.cloud.cost.quote import check_ceiling
     from skymark.cloud.rented_run import idle_machines, split_of_machines
 
-    work = replace(options, profile=profile).work()
-    plan = skymark.plan(work)
     estimate = cloud.quote(
-        work,
+        replace(options, profile=profile).work(),
         where.request(),
         limits.limits(),
         Results(directory=history),
         Job(split=where.split),
         Terminal(),
     )
-    quote, notes = estimate.best, []
+    plan, quote, notes = estimate.plan, estimate.best, []
     if estimate.shared is not None:
         alone = estimate.quote.model_copy(update={"deadline_s": None})
         notes.append(

@@ -13,7 +13,7 @@ from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
-from skymark.model.errors import UnknownNameError, VenvBuildError
+from skymark.model.errors import UnknownNameError, UsageError, VenvBuildError
 from skymark.model.requests import DEFAULT_PROFILE
 from skymark.suite.contract import Row, Suite
 from skymark.suite.registry import suite_named, suites
@@ -40,8 +40,10 @@ def listing(
 
     `skymark show NAME` prints the details of one.
     """
-    chosen = suite_named(load_profile(profile).suite if suite is None else suite)
     of_suite = what in OF_SUITES
+    if suite is not None and not of_suite:
+        raise UsageError(f"--suite {suite} chooses scenarios or adapters; leave it out")
+    chosen = suite_named(load_profile(profile).suite if suite is None else suite)
     rows = _rows(what, [chosen] if of_suite else suites())
     if json:
         print_json(json_module.dumps(rows, indent=1))

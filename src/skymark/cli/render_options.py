@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from skymark.cli.cache_options import PolicyName, require_policy
+from skymark.cache.location import require_policy
+from skymark.cli.cache_options import PolicyName
 from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
 from skymark.model.errors import UsageError
 

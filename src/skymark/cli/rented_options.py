@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName, require_policy
+from skymark.cache.location import require_policy
+from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
     COUNT,

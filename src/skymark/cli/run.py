@@ -10,13 +10,13 @@ from cyclopts import Parameter
 
 import skymark
 from skymark.api import expected_time, new_directory
+from skymark.cache.location import require_policy
 from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
 from skymark.cli.cache_options import (
     POLICY_VARIABLE,
     ROOT_VARIABLE,
     Root,
     RunPolicy,
-    require_policy,
 )
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole

@@ -57,10 +57,10 @@ def fetch(
     """
     from skymark.rundir.reader import open_run
     from skymark.store.fetching import fetch as fetch_run
+    from skymark.store.fetching import require_empty
     from skymark.store.kinds import open_source, runs_at
 
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"{directory} is not empty; name a new directory")
+    require_empty(directory)
     with closing(open_source(url)) as source:
         try:
             differing = fetch_run(source, directory, announce=note)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import skymark
-from skymark.api import new_directory
+from skymark.api import TARGET, new_directory
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.grid import axes_of
@@ -58,7 +58,6 @@ class TuneOptions(PlanOptions):
 
 
 DEFAULT_OPTIONS = TuneOptions()
-TARGET = 0.95
 
 
 def tune(  # noqa: PLR0913  # its parameters are the options of a command

@@ -68,9 +68,15 @@ def execute(
         GateError: nothing was queued: a run is expected to cost more than its ceiling.
         CloudError: the machine did not take the jobs; none of them is left in its queue.
     """
-    planned_works = {point: planned(work) for point, work in works.items()}
-    plans = {point: plan for point, (plan, _) in planned_works.items()}
-    known = run_of_machine(name, next(profile for _, profile in planned_works.values()))
+    found = {point: planned(work) for point, work in works.items()}
+    plans = {point: plan for point, (plan, _) in found.items()}
+    profiles = sorted({profile for _, profile in found.values()})
+    if len(profiles) != 1:
+        raise UsageError(
+            f"the requests are of {', '.join(profiles) or 'no profile'}; give requests of one "
+            "profile, such as skymark.Work(profile='gpu_h100')"
+        )
+    known = run_of_machine(name, profiles[0])
     if job.nodes is not None:
         check_nodes(name, job.nodes, known.machine.nodes)
     split_of_machines(job.split, job.nodes or known.machine.nodes)

@@ -45,6 +45,7 @@ class Estimate(Frozen):
     shared: Quote | None
     """Of `submit`'s workers on all GPUs of the machine; None where they would be no more."""
     limits: Limits
+    plan: Plan
 
     @property
     def best(self) -> Quote:
@@ -81,7 +82,7 @@ def quote(
         plan, profile, machine, whole.deadline_s, job.split, history, callbacks.tell
     )
     shared = on_all_gpus(alone, plan, history, bounded=limits.deadline_s is not None)
-    return Estimate(quote=alone, shared=shared, limits=whole)
+    return Estimate(quote=alone, shared=shared, limits=whole, plan=plan)
 
 
 def launch(

@@ -8,7 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from skymark.cache.jobs import job_directory
-from skymark.cache.location import Policy, library_variables, root_of, stand_in_variables
+from skymark.cache.location import (
+    Policy,
+    library_variables,
+    require_policy,
+    root_of,
+    stand_in_variables,
+)
 from skymark.cache.manifest import CONTENT, lay_over
 from skymark.cache.providing import PLAIN, wait_for_turn
 from skymark.cache.real_data import build_real_data, real_data_entry, sealed_real_data
@@ -50,11 +56,13 @@ def caches_of_run(
         The policy and the directory, for the manifest; None where none was chosen.
 
     Raises:
-        UsageError: the policy keeps data that a user names, and this run has none.
+        UsageError: there is no such policy, a directory has none, or the policy keeps data that a
+            user names, and this run has none.
         DataError: the data cannot be read, or a cache that must be there is not, or is damaged.
         CacheError: the directory may not be written, or its file system has no locks.
         StorageFullError: the disk has no room.
     """
+    require_policy(chosen, root)
     if chosen is None:
         yield None
         return

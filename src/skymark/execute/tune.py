@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from skymark.execute.planner import load_profile, make_plan
+from skymark.execute.planner import load_profile, planned
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Metric
@@ -250,9 +250,7 @@ class Candidates:
         Raises:
             UsageError: they are of more than one scenario, or cannot be planned.
         """
-        return candidates_of(
-            (point, make_plan(load_profile(work.profile), work)) for point, work in self.points
-        )
+        return candidates_of((point, planned(work)[0]) for point, work in self.points)
 
     def again(self, cell: Cell) -> Work:
         """Return the request that measures one candidate alone."""
@@ -284,8 +282,8 @@ def candidates_of(plans: Iterable[tuple[Mapping[str, Setting], Plan]]) -> Plan:
                 f"{', '.join(sorted(labels))}; give one with --scenarios, and one value of each "
                 "--axis"
             )
-        for planned in plan.cells:
-            tuned = _with_axes(planned, point)
+        for candidate in plan.cells:
+            tuned = _with_axes(candidate, point)
             cells[tuned.cell.id] = tuned
     if first is None:
         raise UsageError("there is nothing to choose from; give a setting several values")
@@ -317,13 +315,13 @@ def measure_rungs(
         run: measures a rung.
         names: of the tuned settings.
     """
-    planned = {one.cell.id: one for one in candidates.cells}
+    by_id = {one.cell.id: one for one in candidates.cells}
     rungs: list[Rung] = []
-    left = list(planned)
+    left = list(by_id)
     for number, (size, effort) in enumerate(rungs_of(len(candidates.runnable), efforts)):
         # The first rung has those that cannot be run, too: their records say why.
         ids = left[:size] if number else left
-        cells = tuple(planned[id] for id in ids)
+        cells = tuple(by_id[id] for id in ids)
         plan = candidates.model_copy(update={"cells": cells, "effort": effort})
         path = directory / f"rung-{number + 1}"
         records = tuple(run(plan, path))

@@ -93,7 +93,11 @@ class Work(Request):
         Args:
             options: names of the suite's options; any other setting goes with ``--set``.
         """
-        own = {name: value for name, value in self.settings.items() if name in options}
+        own = {
+            name: value
+            for name, value in self.settings.items()
+            if name in options and not isinstance(value, bool)
+        }
         others = [f"{name}={value}" for name, value in self.settings.items() if name not in own]
         given = {
             "scenarios": self.scenarios,
@@ -109,7 +113,7 @@ class Work(Request):
         }
         words = ["--profile", self.profile]
         for name, value in given.items():
-            if value in (None, (), []):
+            if value is False or value in (None, (), []):
                 continue
             words.append(f"--{name.replace('_', '-')}")
             if value is not True:

@@ -91,13 +91,15 @@ def _lines(run: Run) -> Iterator[str]:
     yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
     for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
-    verdicts = told_of(verdicts_of(run))
+    labels = run.by_label()
+    rankings = {label: ranked(records, declaration) for label, records in labels.items()}
+    verdicts = told_of(verdicts_of(run, rankings))
     yield from ([""] if verdicts else [])
     for verdict in verdicts:
         first, *further = map(markdown, verdict.sentences)
         yield " ".join((f"- **{first}**" if verdict.decided else f"- {first}", *further))
-    for label, records in run.by_label().items():
-        rows, others = ranked(records, declaration), not_ranked(records, declaration)
+    for label, records in labels.items():
+        rows, others = rankings[label], not_ranked(records, declaration)
         if rows or others:
             title = declaration.scenario_title(records[0].cell.scenario)
             yield from ("", f"### {markdown(label)}{f': {markdown(title)}' if title else ''}", "")

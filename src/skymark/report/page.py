@@ -176,7 +176,7 @@ def page_of(run: Run) -> Page:
     verified = tuple(record for record in run.records if record.verification is not None)
     tables = tuple(table for section in sections for table in section.tables)
     anchors = {table.label: table.anchor for table in tables}
-    verdicts = verdicts_of(run)
+    verdicts = verdicts_of(run, {table.label: table.rows for table in tables})
     return Page(
         run=run,
         problems=tuple(problems),

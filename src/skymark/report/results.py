@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from skymark.model.record import is_well
 from skymark.report import compare
 from skymark.rundir import reader
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from skymark.model.record import Record
     from skymark.report.ranking_table import Row
     from skymark.report.verdicts import ScenarioVerdict
     from skymark.store.storing import Stored
 
+Result = TypeVar("Result")
 WIDTH = 160
 """Columns of a table that no terminal limits."""
 
@@ -66,13 +70,9 @@ class Run(reader.Run):
 
     def table(self, width: int = WIDTH) -> str:
         """Return the tables and warnings that ``skymark report`` prints."""
-        from rich.console import Console
-
         from skymark.report.terminal import print_report
 
-        text = io.StringIO()
-        print_report(self, Console(file=text, width=width))
-        return text.getvalue()
+        return _printed(print_report, self, width)
 
     def to_markdown(self) -> str:
         """Return the tables as Markdown for GitHub."""
@@ -119,7 +119,11 @@ class Run(reader.Run):
         return read_samples(self.directory, self.by_id[cell], columns)
 
     def write_figures(self, directory: Path | str) -> list[Path]:
-        """Write rates, waits and prices as SVG and PNG; needs ``skymark[report]``."""
+        """Write rates, waits and prices as SVG and PNG, and return the files.
+
+        Raises:
+            SkymarkError: matplotlib is missing (``skymark[figures]``), or a file cannot be written.
+        """
         from skymark.report.figures import write_figures
 
         return write_figures(self, Path(directory))
@@ -149,15 +153,11 @@ class Comparison(compare.Comparison):
         """
         compare.gate(self)
 
-    def table(self, width: int = 160) -> str:
+    def table(self, width: int = WIDTH) -> str:
         """Return the table that ``skymark compare`` prints."""
-        from rich.console import Console
-
         from skymark.report.comparison_tables import print_comparison
 
-        text = io.StringIO()
-        print_comparison(self, Console(file=text, width=width))
-        return text.getvalue()
+        return _printed(print_comparison, self, width)
 
     def to_markdown(self) -> str:
         """Return the comparison as Markdown, for a comment on a pull request."""
@@ -168,6 +168,15 @@ class Comparison(compare.Comparison):
     def to_json(self) -> str:
         """Return the comparison as JSON, as ``skymark schema comparison`` describes it."""
         return self.model_dump_json(indent=1)
+
+
+def _printed(printer: Callable[[Result, Console], None], result: Result, width: int) -> str:
+    """Return the text that a result is printed as, without colours."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    printer(result, Console(file=text, width=width))
+    return text.getvalue()
 
 
 def records_json(run: reader.Run) -> str:

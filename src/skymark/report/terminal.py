@@ -49,13 +49,15 @@ def print_report(run: Run, console: Console) -> None:
         console.print(Text(plain(sentence)))
     declaration = run.declaration
     columns = Columns(run)
-    verdicts = verdicts_of(run)
+    labels = run.by_label()
+    rankings = {label: ranked(records, declaration) for label, records in labels.items()}
+    verdicts = verdicts_of(run, rankings)
     if told := told_of(verdicts):
         console.print()
     for verdict in told:
         console.print(_said(verdict))
-    for label, records in run.by_label().items():
-        rows, others = ranked(records, declaration), not_ranked(records, declaration)
+    for label, records in labels.items():
+        rows, others = rankings[label], not_ranked(records, declaration)
         if rows or others:
             title = declaration.scenario_title(records[0].cell.scenario)
             console.print(_heading(label, title))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from skymark.model.base import Frozen
 from skymark.model.metric import Declaration, Figure
@@ -44,15 +44,27 @@ class ScenarioVerdict(Frozen):
         return " ".join(self.sentences)
 
 
-def verdicts_of(run: Run) -> tuple[ScenarioVerdict, ...]:
-    """Return the verdict on each scenario of a run, in the order of its tables."""
-    labels = run.by_label()
-    return tuple(_verdict(label, records, run.declaration) for label, records in labels.items())
+def verdicts_of(
+    run: Run, rankings: Mapping[str, Sequence[Row]] | None = None
+) -> tuple[ScenarioVerdict, ...]:
+    """Return the verdict on each scenario of a run, in the order of its tables.
+
+    Args:
+        run: the run.
+        rankings: the ranked rows of each scenario by label; None to rank them here.
+    """
+    declaration, labels = run.declaration, run.by_label()
+    rows = rankings or {label: ranked(records, declaration) for label, records in labels.items()}
+    return tuple(
+        _verdict(label, records, rows[label], declaration) for label, records in labels.items()
+    )
 
 
 def told_of(verdicts: Sequence[ScenarioVerdict]) -> list[ScenarioVerdict]:
     """Return the verdicts that tell more than a table with a single row does."""
-    return [one for one in verdicts if len(one.best) != 1 or len(one.sentences) > 1 or one.decided]
+    return [
+        one for one in verdicts if one.decided is not None or not one.best or len(one.sentences) > 1
+    ]
 
 
 def decided_in(verdicts: Sequence[ScenarioVerdict]) -> str | None:
@@ -70,8 +82,9 @@ def decided_in(verdicts: Sequence[ScenarioVerdict]) -> str | None:
     )
 
 
-def _verdict(label: str, records: Sequence[Record], declaration: Declaration) -> ScenarioVerdict:
-    rows = ranked(records, declaration)
+def _verdict(
+    label: str, records: Sequence[Record], rows: Sequence[Row], declaration: Declaration
+) -> ScenarioVerdict:
     names = _names(records, declaration)
     refused = tuple(_refused(records, names))
     if not rows:

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from tenacity import Retrying, stop_after_attempt
 
-from skymark.model.errors import DamagedManifestError, RunDirectoryError, StoreRefusedError
+from skymark.model.errors import (
+    DamagedManifestError,
+    RunDirectoryError,
+    StoreRefusedError,
+    UsageError,
+)
 from skymark.model.manifest import Manifest
 from skymark.plain_files import LARGEST_FILE_BYTES, explained, read_below, write_below
 from skymark.rundir.directory import TOO_LARGE, RunDirectory
@@ -24,6 +29,16 @@ LAST = (SUMS, MANIFEST)
 ATTEMPTS = 5
 LONGEST_WAIT_S = 8.0
 """Between two attempts to read from a store that is away."""
+
+
+def require_empty(directory: Path) -> None:
+    """Refuse a directory for a fetched run that has something in it.
+
+    Raises:
+        UsageError: it has, or it is no directory.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} is not empty; name a new directory")
 
 
 def fetch(

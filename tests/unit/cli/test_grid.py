@@ -30,6 +30,12 @@ def test_several_grids_make_their_product():
     assert next(iter(found)) == "workers-0_think_time_ms-0.5"
 
 
+def test_a_grid_takes_any_option_of_the_suite_too():
+    found = points(ONE_CELL, ["seed=1,2"])
+    seeds = [skymark.plan(one).cells[0].cell.specification["seed"] for one in found.values()]
+    assert seeds == [1, 2]
+
+
 def test_the_points_differ_in_the_grid_only():
     shared = Work(scenarios=("TAB-1",), adapters=("numpy",), rounds=2, settings={"prefetch": 3})
     plans = [skymark.plan(one) for one in points(shared, ["workers=1,2"]).values()]

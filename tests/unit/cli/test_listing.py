@@ -84,6 +84,11 @@ def test_each_name_of_a_list_is_shown_with_its_details(capsys, kind):
         assert len(lines) > 1
 
 
+def test_a_suite_is_refused_where_it_chooses_nothing(capsys):
+    assert main(["list", "profiles", "--suite", "clip"]) == 2
+    assert "chooses scenarios or adapters" in capsys.readouterr().err
+
+
 def test_json_has_all_details(capsys):
     assert main(["list", "scenarios", "--json"]) == 0
     assert all(row["needs"] for row in json.loads(capsys.readouterr().out))

@@ -52,6 +52,8 @@ def test_a_flag_has_no_value_and_is_given_on_as_it_was_typed(sorting):
     assert options.own == {"skip_ties": True}
     work = Work(profile="ci_cpu", options=options.own)
     assert work.words({"skip_ties"}) == ("--profile", "ci_cpu", "--skip-ties")
+    off = Work(profile="ci_cpu", settings={"turbo": False}, options={"skip_ties": False})
+    assert off.words({"skip_ties", "turbo"}) == ("--profile", "ci_cpu", "--set", "turbo=False")
     with pytest.raises(UnknownOptionError):
         parsed([flag], "--no-skip-ties")
 
