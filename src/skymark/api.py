@@ -215,7 +215,8 @@ def tune(
     def run_rung(plan: Plan, rung: Path) -> Sequence[Record]:
         with observed(expected_time(plan).measuring.expected_s) as observer:
             rounds = plan.effort.min_rounds
-            observer.stage(f"{rung}: {len(plan.runnable)} candidates, {rounds} rounds each")
+            each = f"{rounds} round{'s' * (rounds != 1)} each"
+            observer.stage(f"{rung}: {len(plan.runnable)} candidates, {each}")
             own = Results(output=rung, resume=(rung / MANIFEST).exists())
             return carry_out(plan, own, observer, Sweeps(), own=own_venvs).records
 

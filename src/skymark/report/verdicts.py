@@ -146,22 +146,21 @@ def _seconds_to_decide(best: Sequence[Row], declaration: Declaration) -> float |
 
 
 def _what_would_decide(best: Sequence[Row], more_s: float | None, declaration: Declaration) -> str:
-    widths = [row.figure.relative_half_width for row in best]
-    widest = max((one for one in widths if one is not None), default=None)
+    widest = max(best, key=lambda row: row.figure.relative_half_width or 0.0).figure
     if declaration.primary_metric.scale == "exact":
         return "Their figures are equal."
-    if widest is None:
+    if widest.relative_half_width is None:
         return "One round each says nothing of the error: run more rounds."
     if more_s is None:
         return (
-            f"Their figures vary by up to ±{widest:.0%}: more rounds alone will not decide it; use "
-            "a quiet machine."
+            f"Their 95 % intervals are up to {margin(widest)}: more rounds alone will not decide "
+            "it; use a quiet machine."
         )
     minutes = max(1, round(more_s / MINUTE_S))
     unit = "minute" if minutes == 1 else "minutes"
     return (
-        f"Their figures vary by up to ±{widest:.0%}; about {minutes} more {unit} of rounds would "
-        "decide it, fewer on a quiet machine."
+        f"Their 95 % intervals are up to {margin(widest)}; about {minutes} more {unit} of rounds "
+        "would decide it, fewer on a quiet machine."
     )
 
 
