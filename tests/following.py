@@ -24,7 +24,7 @@ import skymark
 PACKAGE = Path(skymark.__file__).parent
 MOST = {"profile": 12, "--max-cost": 6}
 """Functions that a value may pass."""
-CATALOGUES = Path(__file__).parents[1] / "src" / "skymark" / "cloud" / "rehearsal" / "catalogs"
+CATALOGUES = Path(__file__).parents[1] / "src" / "sky_rehearsal" / "catalogs"
 PROFILE = """\
 description = "followed"
 suite = "loading"
