@@ -316,8 +316,9 @@ def image_table(session: nox.Session) -> None:
 
 @nox.session
 def cache_table(session: nox.Session) -> None:
-    """Make the tables of docs/caches.md: each cache policy, up to 64 processes (an hour)."""
-    session.run("python", "-m", "tests.cache_table", *(session.posargs or ["docs/caches.md"]))
+    """Make the tables of docs/reference/caches.md: each policy, up to 64 processes (an hour)."""
+    page = "docs/reference/caches.md"
+    session.run("python", "-m", "tests.cache_table", *(session.posargs or [page]))
 
 
 @nox.session

@@ -1,6 +1,6 @@
-"""Make the tables of docs/caches.md: every policy, and the libraries without one.
+"""Make the tables of docs/reference/caches.md: every policy, and the libraries without one.
 
-    python -m tests.cache_table docs/caches.md --processes 1 4 16 64
+    python -m tests.cache_table docs/reference/caches.md --processes 1 4 16 64
 
 Needs the venvs of hf-datasets and webdataset (skymark env build hf-datasets webdataset).
 """

@@ -32,8 +32,8 @@ MIB_PER_GB = 1e9 / 2**20
 
 PLAIN_READS = "3.78"
 SHARED_READS = "1.00"
-"""How often 16 jobs read their tar shards, staggered and shared (docs/caches.md, made by
-``nox -s cache_table``)."""
+"""How often 16 jobs read their tar shards, staggered and shared (docs/reference/caches.md,
+made by ``nox -s cache_table``)."""
 
 LONGEST_NAME = 63
 """Of a job, which is the first part of its log's name."""

@@ -113,7 +113,7 @@ def test_chained_starts_are_a_program_that_submits_each_task_after_the_one_befor
 
 
 def test_the_reason_against_chained_starts_is_what_the_page_has_measured():
-    page = (ROOT / "docs" / "caches.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "caches.md").read_text("utf-8")
     tables = page.partition("tar table: begin")[2]
     for policy, reads in (("staggered", PLAIN_READS), ("shared", SHARED_READS)):
         row = next(line for line in tables.splitlines() if line.startswith(f"| {policy}, 16 |"))
