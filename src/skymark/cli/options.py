@@ -15,7 +15,7 @@ from skymark.execute.planner import load_profile, words_of
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
 from skymark.model.option import Option, read_pair
-from skymark.model.plan import Plan
+from skymark.model.plan import Plan, Profile
 from skymark.model.requests import DEFAULT_PROFILE, Work
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suites
@@ -205,7 +205,8 @@ class PlanOptions:
         Raises:
             UsageError: a setting or a time cannot be read, or an option is another suite's.
         """
-        self._require_suite_of_options()
+        if self.own:
+            _require_options_of(self.own, load_profile(self.profile))
         settings = dict(map(read_pair, self.set))
         options = {}
         for name, value in self.own.items():
@@ -247,18 +248,16 @@ class PlanOptions:
         }
         return given | self.own
 
-    def _require_suite_of_options(self) -> None:
-        """Refuse an option that only other suites have than the profile's."""
-        if not self.own:
-            return
-        profile = load_profile(self.profile)
-        for name in self.own:
-            if profile.suite not in (having := DECLARED[name].suites):
-                raise UsageError(
-                    f"{typed(name)} is an option of the suite {' and '.join(having)}, and the "
-                    f"profile {profile.name} is of the suite {profile.suite}; leave it out, or "
-                    "give another --profile"
-                )
+
+def _require_options_of(names: Iterable[str], profile: Profile) -> None:
+    """Refuse an option that only other suites have than the profile's."""
+    for name in names:
+        if profile.suite not in (having := DECLARED[name].suites):
+            raise UsageError(
+                f"{typed(name)} is an option of the suite {' and '.join(having)}, and the "
+                f"profile {profile.name} is of the suite {profile.suite}; leave it out, or "
+                "give another --profile"
+            )
 
 
 def typed(name: str) -> str:

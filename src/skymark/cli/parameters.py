@@ -9,7 +9,6 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from skymark.model.duration import LONGEST_S
-from skymark.model.errors import UsageError
 
 WHAT = Group.create_ordered("What to measure")
 HOW = Group.create_ordered("How to measure it")
@@ -32,21 +31,8 @@ Env = Annotated[
 """The Python environments of adapters' libraries."""
 
 
-def _no_yaml(kind: type, profile: str) -> None:
-    """Refuse a SkyPilot YAML in the position of a profile."""
-    del kind
-    if profile.endswith((".yaml", ".yml")):
-        raise UsageError(
-            f"{profile} is a SkyPilot YAML, which --machine takes: name a profile, such as "
-            f"cluster_8xh100, then --machine {profile}"
-        )
-
-
 ProfileName = Annotated[
-    str,
-    Parameter(
-        validator=_no_yaml, help="A name that `skymark list profiles` shows, or a .toml file."
-    ),
+    str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
 ]
 
 Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]

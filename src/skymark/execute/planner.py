@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from skymark.model.base import faults_of
 from skymark.model.duration import seconds_of
-from skymark.model.effort import Allotment, Effort
+from skymark.model.effort import Allotment, Effort, Goal
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
 from skymark.model.record import SCHEMA_VERSION
@@ -35,7 +36,8 @@ def make_plan(
         UsageError: a name is unknown, a goal has no time, or nothing is left to run.
     """
     suite = suite_named(profile.suite)
-    bounds = _bounds(suite, profile, work)
+    bounds = _bounds(suite.efforts, work.effort or profile.effort, work.rounds, work.timeout_s)
+    time = profile.time if work.time is None else work.time
     named = {one.name for one in suite.options if not one.setting}
     own = {name: value for name, value in work.settings.items() if name in named}
     given = {name: value for name, value in work.settings.items() if name not in own}
@@ -55,7 +57,7 @@ def make_plan(
         profile=profile.name,
         platform=profile.platform,
         effort=bounds,
-        allotment=_allotment(suite, profile, work),
+        allotment=None if work.rounds else _allotment(suite, time, work.goal, profile.goal),
         settings=selection.settings,
         settings_from={
             name: "command line" if name in work.settings else "profile"
@@ -82,36 +84,36 @@ def words_of(work: Work) -> tuple[str, ...]:
     return work.words({one.name for one in suite.options})
 
 
-def _bounds(suite: Suite, profile: Profile, work: Work) -> Effort:
-    """Return an effort of a suite, with the rounds and the time limit of a request."""
-    name = work.effort or profile.effort
-    if name not in suite.efforts:
-        raise UnknownNameError("effort", name, suite.efforts)
+def _bounds(
+    efforts: Mapping[str, Effort], name: str, rounds: int | None, timeout_s: float | None
+) -> Effort:
+    """Return an effort of a suite, with a request's own rounds and time limit in seconds."""
+    if name not in efforts:
+        raise UnknownNameError("effort", name, efforts)
     update: dict[str, object] = {}
-    if work.rounds is not None:
-        update |= {"min_rounds": work.rounds, "max_rounds": work.rounds}
-    if work.timeout_s is not None:
-        update |= {"cell_timeout_s": work.timeout_s}
-    return suite.efforts[name].model_copy(update=update)
+    if rounds is not None:
+        update |= {"min_rounds": rounds, "max_rounds": rounds}
+    if timeout_s is not None:
+        update |= {"cell_timeout_s": timeout_s}
+    return efforts[name].model_copy(update=update)
 
 
-def _allotment(suite: Suite, profile: Profile, work: Work) -> Allotment | None:
-    """Return the time of a request, else the profile's; None where there is none."""
-    if work.rounds is not None:
+def _allotment(
+    suite: Suite, time: str | None, goal: Goal | None, default: Goal | None
+) -> Allotment | None:
+    """Return the time of all rounds and its goal, else the default one; None without a time."""
+    if time is None:
+        if goal is not None:
+            raise UsageError(f"--goal {goal} needs --time, which is spent on it, such as 20m")
         return None
-    wanted = profile.time if work.time is None else work.time
-    if wanted is None:
-        if work.goal is not None:
-            raise UsageError(f"--goal {work.goal} needs --time, which is spent on it, such as 20m")
-        return None
-    time_s = seconds_of(wanted, "--time")
+    time_s = seconds_of(time, "--time")
     metric = suite.declaration.primary_metric
     if metric.scale == "exact":
         raise UsageError(
             f"--time gives rounds to what varies from round to round, and {metric.heading} of the "
             f"suite {suite.name} does not; leave it out"
         )
-    return Allotment(time_s=time_s, goal=work.goal or profile.goal or "table")
+    return Allotment(time_s=time_s, goal=goal or default or "table")
 
 
 def profile_paths() -> dict[str, Path]:
@@ -124,8 +126,14 @@ def load_profile(name: str) -> Profile:
 
     Raises:
         UnknownNameError: there is no such profile.
-        UsageError: the file is no TOML, or has a key or value that profiles do not have.
+        UsageError: the file is a SkyPilot YAML, is no TOML, or has a key or value that profiles do
+            not have.
     """
+    if name.endswith((".yaml", ".yml")):
+        raise UsageError(
+            f"{name} is a SkyPilot YAML, which --machine takes: name a profile, such as "
+            f"cluster_8xh100, then --machine {name}"
+        )
     paths = profile_paths()
     path = Path(name) if name.endswith(".toml") else paths.get(name)
     if path is None:

@@ -7,7 +7,14 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from skymark.model.base import Frozen, faults_of
 from skymark.model.duration import seconds_of
@@ -127,14 +134,15 @@ class Work(Request):
             seconds_of(text, "--time")
         return text
 
-    @model_validator(mode="after")
-    def _rounds_or_time(self) -> Work:
-        if self.rounds is not None and (self.time is not None or self.goal is not None):
+    @field_validator("time", "goal")
+    @classmethod
+    def _without_rounds(cls, given: str | None, info: ValidationInfo) -> str | None:
+        if given is not None and (rounds := info.data.get("rounds")) is not None:
             raise UsageError(
-                f"--rounds {self.rounds} is a number of rounds, and --time and --goal give rounds "
+                f"--rounds {rounds} is a number of rounds, and --time and --goal give rounds "
                 "to the cells that need them; leave one of them out"
             )
-        return self
+        return given
 
 
 class Results(Request):
