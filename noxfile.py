@@ -323,19 +323,21 @@ def cache_table(session: nox.Session) -> None:
 
 @nox.session
 def clip_parity(session: nox.Session) -> None:
-    """Make the table of docs/clip.md: the clip suite beside clip_benchmark (some minutes)."""
-    session.run("python", "-m", "tests.clip_parity", "docs/clip.md", *session.posargs)
+    """Compare every metric of the clip suite with clip_benchmark's (some minutes)."""
+    page = "docs/reference/clip-parity.md"
+    session.run("python", "-m", "tests.clip_parity", page, *session.posargs)
 
 
 @nox.session
 def clip_settings(session: nox.Session) -> None:
-    """Make the table of settings of docs/clip.md: what precision does to the metrics (minutes)."""
-    session.run("python", "-m", "tests.clip_parity.settings", "docs/clip.md", *session.posargs)
+    """Score the same models with every precision and setting (minutes)."""
+    page = "docs/reference/clip-parity.md"
+    session.run("python", "-m", "tests.clip_parity.settings", page, *session.posargs)
 
 
 @nox.session
 def clip_speed(session: nox.Session) -> None:
-    """Make the table of speed of docs/clip.md (some minutes on a quiet machine)."""
+    """Time the clip suite and clip_benchmark (some minutes on a quiet machine)."""
     session.run("python", "-m", "tests.clip_parity.speed", "docs/clip.md", *session.posargs)
 
 

@@ -1,7 +1,7 @@
 """How long 9,250 pairs of models and data sets take to be planned, listed and filtered.
 
-Run with ``nox -s microbench``; `docs/clip.md` has the figures. Nothing is measured: the run's
-records are made here.
+Run with ``nox -s microbench``; `docs/clip.md` promises the limit. Nothing is measured: the
+run's records are made here.
 """
 
 import subprocess

@@ -1,6 +1,6 @@
-"""The parity table of ``docs/clip.md``: the same checkpoints and data, scored by both programs.
+"""Compare the clip suite with clip_benchmark: the same checkpoints and data, scored by both.
 
-    python -m tests.clip_parity docs/clip.md [ARCHITECTURE …]
+    python -m tests.clip_parity docs/reference/clip-parity.md [ARCHITECTURE …]
 
 Both run with the same batch size, in fp32 and in mixed precision. Architectures are small ones of
 both kinds, or those of open_clip that are named.

@@ -1,6 +1,6 @@
-"""The table of settings of ``docs/clip.md``: what each does to the metrics.
+"""The table of settings of ``docs/reference/clip-parity.md``: what each does to the metrics.
 
-python -m tests.clip_parity.settings docs/clip.md [ARCHITECTURE …]
+python -m tests.clip_parity.settings docs/reference/clip-parity.md [ARCHITECTURE …]
 """
 
 from __future__ import annotations
