@@ -310,8 +310,8 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def image_table(session: nox.Session) -> None:
-    """Make the table of docs/data.md: images of each mode × libraries' own decoders (minutes)."""
-    session.run("python", "-m", "tests.image_table", "docs/data.md", *session.posargs)
+    """Make the table of docs/reference/images.md: each kind × libraries' own decoders (minutes)."""
+    session.run("python", "-m", "tests.image_table", "docs/reference/images.md", *session.posargs)
 
 
 @nox.session

@@ -1,6 +1,6 @@
-"""Make the table of docs/data.md: images of each mode × libraries that decode with their own.
+"""Make the table of docs/reference/images.md: kinds of images × libraries with own decoders.
 
-    python -m tests.image_table docs/data.md [--adapters SLUG …] [--anyway]
+    python -m tests.image_table docs/reference/images.md [--adapters SLUG …] [--anyway]
 
 ends with status 1 where a library gives other pixels than the reference without being refused.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skymark.suites.loading.registry import adapters
@@ -41,6 +41,23 @@ def outcomes(slug: str, modes: Sequence[str], *, anyway: bool = False) -> dict[s
     return found
 
 
+def kinds_in_words(names: Sequence[str]) -> str:
+    """Return kinds of images by their formats, such as ``JPEG: plain; grey<br>PNG: palette``."""
+    by_format: dict[str, list[str]] = {}
+    for name in names:
+        format, _, kind = name.partition(", ")
+        by_format.setdefault(format, []).append(kind or "plain")
+    return "<br>".join(f"{format}: {'; '.join(kinds)}" for format, kinds in by_format.items())
+
+
+def by_outcome(rows: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return one row for all kinds of images that each library takes or refuses alike."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, row in rows.items():
+        alike.setdefault(tuple(row), []).append(name)
+    return {kinds_in_words(names): row for row, names in alike.items()}
+
+
 def main() -> None:
     """Renew the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -64,7 +81,8 @@ def main() -> None:
     }
     rows |= dict.fromkeys(REFUSED_BY_ALL, ["refused"] * (len(asked.adapters) + 1))
     columns = ("image", "all others", *(f"`{slug}`" for slug in asked.adapters))
-    renew(asked.page, "images", columns, list(rows), rows)
+    merged = by_outcome(rows)
+    renew(asked.page, "images", columns, list(merged), merged)
     if wrong:
         raise SystemExit(1)
 

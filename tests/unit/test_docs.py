@@ -11,6 +11,7 @@ from skymark.suites.loading.adapter import ABILITIES
 from skymark.suites.loading.registry import adapters, scenarios
 from tests import adapter_table
 from tests.examples import EXAMPLES
+from tests.image_modes import MODES, REFUSED
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -87,6 +88,18 @@ def test_an_adapter_names_the_page_that_it_follows(slug):
 
 def test_every_ability_is_explained():
     assert all(f"| `{name}` | {what} |" in page("adapters.md") for name, what in ABILITIES.items())
+
+
+def test_every_kind_of_image_is_in_one_row_of_the_table():
+    table = (DOCS / "reference" / "images.md").read_text().partition("images: begin -->")[2]
+    cells = re.findall(r"^\| (\w+: [^|]+) \|", table, re.MULTILINE)
+    by_format = [part.partition(": ") for cell in cells for part in cell.split("<br>")]
+    named = [
+        format if kind == "plain" else f"{format}, {kind}"
+        for format, _, kinds in by_format
+        for kind in kinds.split("; ")
+    ]
+    assert sorted(named) == sorted([*MODES, *REFUSED])
 
 
 VERDICTS = ("suites/loading/oracle", "suites/loading/drives")
