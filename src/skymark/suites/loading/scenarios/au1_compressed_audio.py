@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 @scenario
 class CompressedAudio(Scenario):
-    """Decode FLAC, cut a stretch out at the drawn place: ``mel`` float32 ``[80, T]``.
+    """Decode FLAC, cut a random stretch out and make its log-mel: ``mel`` float32 ``[80, T]``.
 
-    FLAC loses nothing, so every decoder gives the same samples.
+    T is 98 for a crop of 1 s and 798 for 8 s. The spectrogram is MM-2's. FLAC loses
+    nothing, so every decoder gives the same samples. Verdicts name a stretch at the beginning, in
+    the middle, one sample off or at a multiple of 10 ms, and samples that were not scaled.
     """
 
     id: ClassVar = "AU-1"
@@ -54,14 +56,17 @@ class CompressedAudio(Scenario):
         return int(self.size["crop"] * SAMPLE_RATE)
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``flac`` (16 bits, 16 kHz, one channel), ragged uint8, and ``label`` int64."""
+        """Columns: ``flac`` (16 bits, 16 kHz, one channel), ragged uint8, and ``label`` int64.
+
+        Sounds like speech last half to all of ``seconds``, as in MM-2.
+        """
         from skymark.suites.loading.dataset.sounds import write_compressed_sounds
 
         size = self.size
         return write_compressed_sounds(directory, size.elements, size["seconds"], size["classes"])
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
-        """Draw ``start`` float64 ``[n]``: the share of the places where the crop may begin."""
+        """Draw ``start`` float64 ``[n]``: the crop's first sample, as a share of the free ones."""
         from skymark.suites.loading.random import uniforms
 
         return {"start": uniforms(self.seed, epoch, indices, 1)[:, 0]}

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 class Ranks(DenseFeatures):
     """Standardise dense features in several processes, each with its share of the elements.
 
-    The worker count is per rank, as launchers of training have it. The number of elements divides
-    by no number of ranks, so that a loader that pads or drops is found out.
+    The processes run on this machine and start as ``torchrun`` starts them. ``--workers`` counts
+    per rank. An epoch lasts from the first rank's start to the last rank's end. No number of ranks
+    divides the number of elements, so that a loader that pads or drops is found out: all ranks
+    together must deliver each element once. ``scaling_efficiency`` is the throughput over that of
+    as many single ranks, measured in the same round.
     """
 
     id: ClassVar = "DIST-1"
@@ -48,7 +51,9 @@ class Ranks(DenseFeatures):
 class DeviceMesh(DenseFeatures):
     """Standardise dense features and divide every batch among all JAX devices.
 
-    Where there is no accelerator, XLA simulates devices on the CPU.
+    A wait ends when the batch lies on the devices (`NamedSharding`). Without an accelerator, XLA
+    simulates 4 devices on the CPU. All batches are full, because they must divide among the
+    devices. The oracle also checks that every field lies on the mesh as asked.
     """
 
     id: ClassVar = "DIST-2"

@@ -20,12 +20,12 @@ ROW_GROUPS = "row-groups"
 class Sources(Scenario):
     """Read opaque objects and checksum them: ``payload`` uint8 ``[N]``, ``checksum`` int64.
 
-    The objects are the same for every source. Object storage is served over HTTP on this machine,
-    with the latency and bandwidth of the settings ``http_latency_ms``, ``http_bandwidth_mb_s``.
-
-    Columnar files are read in two ways: rows in shuffled order (``columnar``), which decodes a row
-    group again and again, and one row group after another (`ROW_GROUPS`), which decodes each once
-    per worker.
+    All sources have the same objects. A library reads its own format of a source, else skymark's.
+    ``columnar`` reads rows in the library's shuffled order: a global shuffle decodes a row group of
+    64 rows for almost every row. ``row-groups`` reads the same files in stored order, one row group
+    after another. ``http`` is a server on this machine in a process of its own, with a link that
+    you set: ``http_latency_ms``, ``http_latency_tail``, ``http_bandwidth_mb_s``,
+    ``http_concurrency``.
     """
 
     id: ClassVar = "IO-1"
@@ -62,7 +62,7 @@ class Sources(Scenario):
         return write_blobs(directory, self.size.elements, self.size["object_bytes"])
 
     def stages(self) -> tuple[Stage, ...]:
-        """Checksum."""
+        """Compute the checksum (CRC-32)."""
         from skymark.suites.loading.transforms.numeric import checksum
 
         return (Stage("checksum", checksum),)
@@ -72,8 +72,9 @@ class Sources(Scenario):
 class FirstBatch(Sources):
     """Read opaque objects as a stream from the recommended storage, or all of them beforehand.
 
-    The figures are the time from opening the loader to its first batch and the peak of memory,
-    from before the loader is opened.
+    ``open_to_first_batch_s`` is the time from opening the loader to its first batch. Peak memory is
+    sampled from before the loader is opened. For that reason the oracle compares content
+    afterwards, in two batches of each epoch.
     """
 
     id: ClassVar = "IO-2"
@@ -95,5 +96,5 @@ class FirstBatch(Sources):
 
     @classmethod
     def source(cls, axes: Mapping[str, Setting]) -> str | None:
-        """Read from memory when eager, else from what the adapter recommends."""
+        """Read from memory when eager, else from the recommended storage."""
         return "memory" if axes["mode"] == "eager" else None

@@ -18,9 +18,14 @@ and the third five times."""
 
 @scenario
 class WeightedMixing(Determinism):
-    """Scale and shift dense features of mixed sources by drawn amounts.
+    """Scale and shift dense features of three sources, which are mixed by weight.
 
-    Each source is a number of shards of 128 elements that many numbers of workers divide.
+    The sources have 60, 30 and 10 % of the elements and the weights 0.2, 0.3 and 0.5. An epoch is
+    as long as the data set: a third of the first source, the second about once, the third five
+    times. The oracle compares the weights with each source's share of every epoch and of each
+    eighth of it. A library with a schedule must match. Draws may differ by Hoeffding's bound (1963)
+    for a chance of 1e-9, which is 2.3 % of an epoch of ``small``. No element may come again before
+    the rest of its source.
     """
 
     id: ClassVar = "MIX-1"

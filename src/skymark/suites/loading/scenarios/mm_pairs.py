@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
 @scenario
 class ImageTextPairs(Scenario):
-    """Preprocess images and tokenise captions as CLIP does.
+    """Preprocess images and tokenise captions as CLIP does (Radford et al., 2021).
 
-    ``image`` float32 ``[S, S, 3]`` and ``text`` int32 ``[77]``: start, byte pairs, end, zeros.
+    ``image`` float32 ``[S, S, 3]`` and ``text`` int32 ``[77]``: start, byte pairs, end, zeros. The
+    byte pairs are learned from a fixed list of words, so that nothing is downloaded; the work per
+    caption is that of CLIP's tokenizer. Verdicts name bilinear resizing, a lost aspect ratio, a
+    corner crop, ImageNet's mean and deviation, and missing delimiters.
     """
 
     id: ClassVar = "MM-1"
@@ -36,7 +39,10 @@ class ImageTextPairs(Scenario):
     version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``jpeg`` and ``caption`` (UTF-8), ragged uint8."""
+        """Columns: ``jpeg`` and ``caption`` (UTF-8), ragged uint8.
+
+        Photographs as in CV-1, with English captions of about ten words.
+        """
         from skymark.suites.loading.dataset.images import write_image_text
 
         size = self.size
@@ -87,7 +93,10 @@ class ImageTextPairs(Scenario):
 class AudioTextPairs(Scenario):
     """Turn sounds into log-mel spectrograms and tokenise their transcripts.
 
-    ``mel`` float32 ``[80, T]``, one column per 10 ms, and ``text`` int32 ``[77]``.
+    ``mel`` float32 ``[80, T]``, one column per 10 ms (T is 198 for 2 s and 998 for 10 s), and
+    ``text`` int32 ``[77]`` as in MM-1. Windows are Hann's, of 25 ms. The 80 bands follow Slaney's
+    scale (1998). The logarithm is decimal, cut off at 1e-10. Verdicts name padding in front, HTK's
+    scale, the natural logarithm, and missing delimiters.
     """
 
     id: ClassVar = "MM-2"
@@ -105,7 +114,10 @@ class AudioTextPairs(Scenario):
     columns: ClassVar = ("wav", "transcript")
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``wav`` (PCM, 16 bits, 16 kHz) and ``transcript`` (UTF-8), ragged uint8."""
+        """Columns: ``wav`` (PCM, 16 bits, 16 kHz) and ``transcript`` (UTF-8), ragged uint8.
+
+        Sounds last half to all of ``seconds``, with voiced and unvoiced stretches as in speech.
+        """
         from skymark.suites.loading.dataset.sounds import write_audio_text
 
         return write_audio_text(directory, self.size.elements, self.size["seconds"])

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 class TokenBlocks(Scenario):
     """Pack documents into blocks of L + 1 tokens and shift: inputs and targets int32 ``[L]``.
 
-    With ``segment_ids`` and ``positions`` int32 ``[L]`` and ``loss_mask`` uint8 ``[L]``.
+    Also ``segment_ids`` and ``positions`` int32 ``[L]``, and ``loss_mask`` uint8 ``[L]``: 1 if a
+    target is of the same document as its input (Krell et al., 2021). An end-of-text token closes
+    each document. Verdicts name missing end-of-text tokens and targets shifted by none or two.
     """
 
     id: ClassVar = "NLP-1"
@@ -46,7 +48,11 @@ class TokenBlocks(Scenario):
     columns: ClassVar = ("tokens",)
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``tokens`` uint16 and ``lengths`` int32, ragged: the documents of a block."""
+        """Columns: ``tokens`` uint16 and ``lengths`` int32, ragged: the documents of a block.
+
+        Documents have log-normal lengths, and tokens by Zipf's law over GPT-2's 50,257 ids. They
+        are cut and packed here, by best-fit decreasing (Ding et al., 2024).
+        """
         from skymark.suites.loading.dataset.text import write_blocks
 
         return write_blocks(directory, self.size.elements, self.size["block"] + 1)
@@ -117,8 +123,9 @@ class TokenBlocks(Scenario):
 class TextSequences(Scenario):
     """Truncate, delimit and batch by length: ``tokens`` int32 ``[B, longest of the batch]``.
 
-    With ``attention_mask`` uint8 of the same shape and ``label`` int64 ``[B]``. A bucket holds
-    the lengths between two boundaries, start and end token included.
+    Also ``attention_mask`` uint8 of the same shape, and ``label`` int64 ``[B]``. A batch holds
+    texts of one bucket: up to 32, 64, 128, 256 or 512 tokens with the delimiters, or longer. The
+    last batch of a bucket may be short. The oracle also checks that no batch mixes buckets.
     """
 
     id: ClassVar = "NLP-2"
@@ -137,7 +144,10 @@ class TextSequences(Scenario):
     columns: ClassVar = ("tokens", "label")
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``tokens`` uint16, ragged, some longer than allowed, and ``label`` int64."""
+        """Columns: ``tokens`` uint16, ragged, some longer than allowed, and ``label`` int64.
+
+        Texts have log-normal lengths, with a median of a fifth of ``longest``.
+        """
         from skymark.suites.loading.dataset.text import write_sequences
 
         size = self.size
@@ -197,7 +207,10 @@ class DocumentPacking(Scenario):
     """Tokenise texts and pack each batch of them by best-fit decreasing into rows of L + 1 tokens.
 
     ``inputs``, ``targets``, ``segment_ids`` and ``positions`` int32 ``[R, L]`` and ``loss_mask``
-    uint8 ``[R, L]``, with R rows as the documents of the batch need. ``index`` has the documents.
+    uint8 ``[R, L]``, with as many rows R as the batch needs. ``index`` has the documents.
+    Fine-tuning packs in this way (TRL's ``packing_strategy="bfd"``), where nothing is packed
+    beforehand. The oracle packs each delivered batch again. Verdicts name documents in the order in
+    which they came, long ones cut off, missing end tokens, and targets shifted by none or two.
     """
 
     id: ClassVar = "NLP-3"
@@ -215,7 +228,11 @@ class DocumentPacking(Scenario):
     columns: ClassVar = ("document",)
 
     def generate(self, directory: Path) -> Dataset:
-        """Column: ``document`` (UTF-8), ragged uint8."""
+        """Column: ``document`` (UTF-8), ragged uint8.
+
+        Texts have log-normal lengths with a median of ``words``. Words follow Zipf's law; one in 25
+        is a made-up name.
+        """
         from skymark.suites.loading.dataset.text import write_texts
 
         return write_texts(directory, self.size.elements, self.size["words"])

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class TransformChain(Scenario):
     """Apply ``depth`` cheap operations one after another to ``values`` float32 ``[W]``.
 
-    Each operation is a stage of its own; a library that has pipelines of transforms gets one
-    transform per stage.
+    Each operation is a stage, and a transform of its own in a library that has pipelines of
+    transforms. Each changes the result, so that a missing one shows. The difference between depths
+    is the cost of a step.
     """
 
     id: ClassVar = "PC-1"
@@ -44,13 +45,13 @@ class TransformChain(Scenario):
     version: ClassVar = 2
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``values`` float32 ``[W]``, the same for every depth."""
+        """Columns: ``values`` float32 ``[W]``, standard normal, for every depth."""
         from skymark.suites.loading.dataset.tabular import write_vectors
 
         return write_vectors(directory, self.size.elements, self.size["width"])
 
     def stages(self) -> tuple[Stage, ...]:
-        """Apply the links of `skymark.suites.loading.transforms.numeric`, over and over."""
+        """Scale, fold, rotate, bend, level, over and over."""
         from skymark.suites.loading.transforms.numeric import LINKS
 
         links = islice(cycle(LINKS.items()), int(self.axes["depth"]))
@@ -65,11 +66,11 @@ VIEWS = ("1", "2")
 
 @scenario
 class TwoViews(Photographs):
-    """Decode once, then crop and mirror twice with independent draws, as contrastive learning does.
+    """Decode once, then crop and flip twice with independent draws, as contrastive learning does.
 
     ``view_1`` and ``view_2`` float32 ``[S, S, 3]`` (Chen, Kornblith, Norouzi and Hinton, "A simple
     framework for contrastive learning of visual representations", ICML 2020, without its colour
-    jitter).
+    jitter). Verdicts also name exchanged views.
     """
 
     id: ClassVar = "PC-2"
@@ -85,7 +86,7 @@ class TwoViews(Photographs):
     images: ClassVar = ("view_1", "view_2")
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
-        """Draw ``area_1``, ``aspect_1``, ``corner_1``, ``flip_1`` as CV-1 does; the same for 2."""
+        """Draw ``area_1``, ``aspect_1``, ``corner_1``, ``flip_1`` as CV-1 does; likewise for 2."""
         from skymark.suites.loading.random import uniforms
         from skymark.suites.loading.transforms.crops import DRAWS, crops_from
 

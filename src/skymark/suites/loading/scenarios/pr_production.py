@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 class Determinism(Scenario):
     """Scale and shift dense features by drawn amounts: ``features`` float32 ``[F]``.
 
-    Order and content both depend on the seed, so that an ignored seed shows in either.
+    Order and content both depend on the seed. After the measured epochs, skymark opens the loader
+    again with another number of workers (2, or 0 if it had 2 or more) and with another seed. The
+    same seed must give the same first two epochs, and another seed another order.
     """
 
     id: ClassVar = "PR-2"
@@ -67,7 +69,13 @@ class Determinism(Scenario):
 
 @scenario
 class Resuming(Determinism):
-    """Scale and shift dense features by drawn amounts, stop half way, and go on elsewhere."""
+    """Scale and shift dense features by drawn amounts, stop half way, and go on elsewhere.
+
+    A further epoch follows the measured ones; skymark saves its position half way. A new process
+    must deliver exactly the rest, in the same order. ``state_bytes`` and ``save_s`` are the cost of
+    saving; ``resume_import_s`` and ``resume_s`` (from opening the loader to its first batch) that
+    of resuming.
+    """
 
     id: ClassVar = "PR-1"
     title: ClassVar = "checkpoint in mid-epoch, resume in a new process"
@@ -85,7 +93,11 @@ class Resuming(Determinism):
 class LongRun(Sources):
     """Read opaque objects epoch after epoch and weigh the process tree meanwhile.
 
-    The figures are the memory that it settles at and the growth from there.
+    A round lasts five times as long as elsewhere. skymark reads the proportional set size of the
+    process tree between epochs, every 0.2 s at most. It keeps the later half of the readings.
+    ``settled_memory_bytes`` is their median, and ``memory_growth_bytes_per_1000_samples`` the
+    median slope between two of them (Theil, 1950; Sen, 1968). Fewer than 6 readings, as with
+    ``--effort check``, give no figure. The oracle compares two batches of each epoch.
     """
 
     id: ClassVar = "PR-3"
@@ -109,7 +121,7 @@ class LongRun(Sources):
 
     @classmethod
     def source(cls, axes: Mapping[str, Setting]) -> str | None:
-        """Read from what the adapter recommends."""
+        """Read from the recommended storage."""
         del axes
         return None
 
@@ -119,7 +131,9 @@ class ShuffleQuality(Determinism):
     """Scale and shift dense features by drawn amounts, shuffled as the library does by itself.
 
     There are more elements than a usual shuffle buffer holds, and many shards of them, so that
-    kinds of shuffle differ.
+    kinds of shuffle differ. The statistics are means over the measured epochs. A shuffle that is
+    declared ``global`` is ``hardly-shuffled`` with ``shuffle_displacement`` or
+    ``batch_neighbourhoods`` below a half, or ``stream_neighbours`` of a half or more.
     """
 
     id: ClassVar = "PR-4"
@@ -138,7 +152,14 @@ class ShuffleQuality(Determinism):
 class Seeking(Scenario):
     """Centre features that are computed from an element's index: ``features`` float32 ``[F]``.
 
-    Nothing is stored and nothing drawn but the order, so that what an index costs is all there is.
+    Nothing is stored: features are hashes of the index (MurmurHash3's finaliser). Two fresh
+    processes open the loader. The first one starts epoch 1 at its first batch, the second in its
+    middle; both run for a second or more. Only libraries that compute each index from its position
+    can do this: a list of all indices would take 8 GB for ``large``. ``seek_s`` and
+    ``seek_memory_bytes`` are the time to the first batch and the peak memory in the middle, beside
+    ``open_to_first_batch_s`` and ``start_memory_bytes`` at the start. The oracle checks that both
+    stretches have distinct elements, none in common, that an unbroken run gives the same stretch,
+    and that other epochs and seeds do not. Elements beyond the stretches are not seen.
     """
 
     id: ClassVar = "PR-5"
@@ -172,5 +193,5 @@ class Seeking(Scenario):
         return ComputedDataset(directory)
 
     def stages(self) -> tuple[Stage, ...]:
-        """Centre."""
+        """Centre: ``2x - 1``."""
         return (Stage("centre", on("features", lambda features: 2 * features - 1)),)

@@ -57,7 +57,10 @@ class DenseFeatures(Scenario):
         return write_imported(directory, features, label)
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``features`` float32 ``[F]`` of differing mean and spread, ``label`` int64."""
+        """Columns: ``features`` float32 ``[F]`` of differing mean and spread, ``label`` int64.
+
+        The label follows a noisy linear rule.
+        """
         from skymark.suites.loading.dataset.tabular import write_dense
 
         return write_dense(directory, self.size.elements, self.size["features"])
@@ -75,8 +78,9 @@ class DenseFeatures(Scenario):
 class SparseFeatures(Scenario):
     """Take logs of counts and hash categories: ``dense`` float32 ``[13]``, ``categorical`` int32.
 
-    The layout is that of Criteo's click logs; ``categorical`` ``[26]`` are rows of embedding
-    tables of the logs' cardinalities, none larger than ``largest_table``. ``label`` is int64.
+    ``categorical`` ``[26]`` are rows of embedding tables, none larger than ``largest_table``.
+    ``label`` is int64. Work and cardinalities follow DLRM (Naumov et al., 2019). Verdicts name
+    another base of the logarithm, one hash for all features, and a modulo without a hash.
     """
 
     id: ClassVar = "TAB-2"
@@ -90,13 +94,17 @@ class SparseFeatures(Scenario):
     columns: ClassVar = ("dense", "categorical", "label")
 
     def generate(self, directory: Path) -> Dataset:
-        """Columns: ``dense`` int32 ``[13]``, ``categorical`` int64 ``[26]``, ``label`` int64."""
+        """Columns: ``dense`` int32 ``[13]``, ``categorical`` int64 ``[26]``, ``label`` int64.
+
+        Rows imitate Criteo's click logs: 13 counts, 26 category ids by Zipf's law, and a tenth of
+        the fields missing.
+        """
         from skymark.suites.loading.dataset.tabular import write_clicks
 
         return write_clicks(directory, self.size.elements)
 
     def stages(self) -> tuple[Stage, ...]:
-        """Take the logarithm of one plus each count; hash each category id into its table."""
+        """Take the log of one plus each count; hash each category (MurmurHash3) into its table."""
         import numpy as np
 
         from skymark.suites.loading.dataset.tabular import CARDINALITIES, table_sizes
