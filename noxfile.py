@@ -323,21 +323,21 @@ def cache_table(session: nox.Session) -> None:
 
 @nox.session
 def clip_parity(session: nox.Session) -> None:
-    """Compare every metric of the clip suite with clip_benchmark's (some minutes)."""
+    """Make docs/reference/clip-parity.md's table of metrics of both programs (some minutes)."""
     page = "docs/reference/clip-parity.md"
     session.run("python", "-m", "tests.clip_parity", page, *session.posargs)
 
 
 @nox.session
 def clip_settings(session: nox.Session) -> None:
-    """Score the same models with every precision and setting (minutes)."""
+    """Make docs/reference/clip-parity.md's table of precisions and settings (minutes)."""
     page = "docs/reference/clip-parity.md"
     session.run("python", "-m", "tests.clip_parity.settings", page, *session.posargs)
 
 
 @nox.session
 def clip_speed(session: nox.Session) -> None:
-    """Time the clip suite and clip_benchmark (some minutes on a quiet machine)."""
+    """Make docs/clip.md's table of the time of both programs (minutes on a quiet machine)."""
     session.run("python", "-m", "tests.clip_parity.speed", "docs/clip.md", *session.posargs)
 
 
