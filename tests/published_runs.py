@@ -15,6 +15,8 @@ from skymark.rundir.reader import Run, open_run
 RUNS = Path(__file__).parents[1] / "benchmarks" / "results"
 BEGIN, END = "<!-- published runs: begin -->", "<!-- published runs: end -->"
 HEAD = ("run", "date", "commit", "CPU", "cores", "GPU", "cells")
+COLUMNS = 6
+"""The adapter's name, the primary metric and its ranking; `skymark report` shows the others."""
 
 
 def published() -> list[Run]:
@@ -26,7 +28,15 @@ def tables() -> str:
     """Return a row per run, then each run's own tables."""
     runs = published()
     lines = markdown_table(HEAD, map(row, runs), names=len(HEAD))
-    return "\n".join([*lines, "", *(run_markdown(run) for run in runs)])
+    ranked = (narrowed(line) for run in runs for line in run_markdown(run).splitlines())
+    return "\n".join([*lines, "", *ranked, ""])
+
+
+def narrowed(line: str) -> str:
+    """Return a line, a table's row with its first columns only; no text has a bar of its own."""
+    cells = line.split(" | ")
+    is_wide = line.startswith("| ") and len(cells) > COLUMNS
+    return f"{' | '.join(cells[:COLUMNS])} |" if is_wide else line
 
 
 def row(run: Run) -> Iterator[str]:
