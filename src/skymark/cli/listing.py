@@ -1,4 +1,4 @@
-"""`skymark list` and `show`: scenarios, adapters, profiles and suites."""
+"""`skymark list` and `show`: scenarios, adapters, profiles, suites and kinds of causes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
+from skymark.model.causes import explanations
 from skymark.model.errors import UnknownNameError, UsageError, VenvBuildError
 from skymark.model.requests import DEFAULT_PROFILE
 from skymark.suite.contract import Row, Suite
 from skymark.suite.registry import suite_named, suites
 
-Kind = Literal["scenarios", "adapters", "profiles", "suites"]
-KINDS: tuple[Kind, ...] = ("scenarios", "adapters", "profiles", "suites")
+Kind = Literal["scenarios", "adapters", "profiles", "suites", "causes"]
+KINDS: tuple[Kind, ...] = ("scenarios", "adapters", "profiles", "suites", "causes")
 OF_SUITES = ("scenarios", "adapters")
-TITLES = ("work", "name", "description")
+TITLES = ("work", "name", "description", "meaning")
 """Columns of a thing's title, in the order of preference."""
 
 
@@ -36,7 +37,7 @@ def listing(
     profile: Annotated[str, Parameter(help="The profile whose suite is listed.")] = DEFAULT_PROFILE,
     json: Annotated[bool, Parameter(help="Print all details, as JSON.")] = False,
 ) -> int:
-    """List scenarios, adapters, profiles or suites, a line each.
+    """List scenarios, adapters, profiles, suites or causes, a line each.
 
     `skymark show NAME` prints the details of one.
     """
@@ -64,7 +65,7 @@ def show(
     *,
     json: Json = False,
 ) -> int:
-    """Show the details of a scenario, adapter, profile or suite."""
+    """Show the details of a scenario, adapter, profile, suite, cause or warning."""
     known: dict[str, list[tuple[Kind, Row]]] = {}
     for kind in KINDS:
         for row in _rows(kind, suites()):
@@ -94,6 +95,8 @@ def _rows(kind: Kind, chosen: Sequence[Suite]) -> list[Row]:
             return profile_rows()
         case "suites":
             return suite_rows(chosen)
+        case "causes":
+            return cause_rows()
 
 
 def _title(row: Row) -> str:
@@ -167,6 +170,20 @@ def profile_rows() -> list[Row]:
             "description": profile.description,
         }
         for profile in profiles
+    ]
+
+
+def cause_rows() -> list[Row]:
+    """One row per kind of cause and warning."""
+    return [
+        {
+            "kind": kind,
+            "given": list(one.given),
+            "meaning": one.meaning,
+            "action": one.action,
+            "page": None if one.page is None else f"docs/{one.page}",
+        }
+        for kind, one in explanations().items()
     ]
 
 

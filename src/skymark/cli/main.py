@@ -45,11 +45,11 @@ COMMANDS = {
         ),
         "list": (
             "listing:listing",
-            "List scenarios, adapters, profiles or suites, a line each.",
+            "List scenarios, adapters, profiles, suites or causes, a line each.",
         ),
         "show": (
             "listing:show",
-            "Show the details of a scenario, adapter, profile or suite.",
+            "Show the details of a scenario, adapter, profile, suite or cause.",
         ),
         "env": (
             "venvs:env",

@@ -1,4 +1,8 @@
-"""Megatron Energon: tar shards with `.nv-meta`, a task encoder and a savable loader."""
+"""Megatron Energon: tar shards with `.nv-meta`, a task encoder and a savable loader.
+
+`workers` are processes, each with its own shards. A loader shuffles sequences of 100 elements, then
+elements in a buffer of 1000.
+"""
 
 from __future__ import annotations
 

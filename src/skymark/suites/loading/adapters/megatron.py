@@ -4,6 +4,7 @@ As its guide to datasets says, an `IndexedDatasetBuilder` writes the data (``.bi
 (``.idx``), and an `IndexedDataset` maps them into memory. Each column has a pair of files, as each
 key of a JSON line has in Megatron's preprocessing. Megatron trains with PyTorch's DataLoader and
 resumes with a sampler that leaves out as many samples as were consumed; no worker's state is saved.
+On Python 3.11 the newest release is 0.16; later ones need Python 3.12.
 
 Its `GPTDataset` is not used: it lays documents end to end and cuts them every L tokens, whatever
 document that is in, and tells of no batch which documents are in it. Sources are mixed by its

@@ -1,4 +1,7 @@
-"""The NumPy reference: a plain loop over the canonical data. The baseline of every table."""
+"""The NumPy reference: a plain loop over the canonical data. The baseline of every table.
+
+`workers` and `prefetch` have no effect.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Each image goes through FFmpeg's decoder and a graph of its filters, which cut, resize and mirror
 it; the frames of a batch are copied into one array. None of this holds Python's lock, so threads
 do it. No graph turns an image by its EXIF orientation. NumPy normalises, and the rest of a batch's
-work is the reference's.
+work is the reference's. FFmpeg's shared libraries must be on the machine: the wheel lacks them.
 """
 
 from __future__ import annotations

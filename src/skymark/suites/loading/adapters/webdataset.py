@@ -1,4 +1,8 @@
-"""WebDataset: tar shards streamed by a pipeline in each worker of a WebLoader."""
+"""WebDataset: tar shards streamed by a pipeline in each worker of a WebLoader.
+
+`workers` are processes, each with its own shards. Shards are shuffled, then elements in a buffer of
+1000.
+"""
 
 from __future__ import annotations
 

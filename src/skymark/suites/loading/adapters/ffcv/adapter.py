@@ -2,6 +2,7 @@
 
 Scenarios in `native` run inside FFCV's pipelines. For the others FFCV reads and decodes the
 fields, and their Python work is done in the calling thread, as nothing else may run in there.
+`workers` are the threads that decode, at least one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Make docs/api.md from the docstrings of the public names; `nox -s api_page` runs it."""
+"""Page of the Python API: docstrings of the public names."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import itertools
-import sys
-from pathlib import Path
 
 import skymark
 from skymark import cloud
@@ -19,7 +17,8 @@ RESULTS = (Run, Comparison, Choice)
 CLOUD = ("quote", "launch", "execute", "submit", "submit_managed", "status", "collect", "down")
 HEAD = """# Use skymark from Python
 
-Every command is a call of these functions. `nox -s api_page` makes this page from their docstrings.
+Every command is a call of these functions. `nox -s reference` makes this page from their
+docstrings.
 
 ```python
 import skymark
@@ -89,7 +88,3 @@ def _first(thing: object) -> str:
 def example() -> str:
     """Return the code of the page's example."""
     return HEAD.partition("```python\n")[2].partition("```")[0]
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), "utf-8")
