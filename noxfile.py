@@ -147,9 +147,9 @@ def cloud_prices(session: nox.Session) -> None:
 
 
 @nox.session
-def api_page(session: nox.Session) -> None:
-    """Make docs/api.md from the docstrings of the public functions (seconds)."""
-    session.run("python", "-m", "tests.api_page", "docs/api.md")
+def reference(session: nox.Session) -> None:
+    """Make docs/api.md and docs/reference from the code (seconds)."""
+    session.run("python", "-m", "tests.reference_pages")
 
 
 @contextmanager
@@ -288,12 +288,6 @@ def tune_table(session: nox.Session) -> None:
 def settings_table(session: nox.Session) -> None:
     """Make the table of docs/adapters.md: each loader with pairwise settings (ten minutes)."""
     session.run("python", "-m", "tests.settings_table", "docs/adapters.md", *session.posargs)
-
-
-@nox.session
-def adapter_table(session: nox.Session) -> None:
-    """Make the table of docs/adapters.md that follows from the adapters' classes (a second)."""
-    session.run("python", "-m", "tests.adapter_table", "docs/adapters.md")
 
 
 @nox.session

@@ -14,9 +14,11 @@ of your run.
 GROUPS: dict[Given, tuple[str, str]] = {
     "invalid": (
         "Status `invalid`",
-        "The loader or model did other work than the scenario asks for. The record has no figures. "
-        "The remedies are for the author of the adapter. [Verification](../verification.md) tells "
-        "how skymark finds such work.",
+        """
+The loader or model did other work than the scenario asks for. The record has no figures.
+The remedies are for the author of the adapter. [Verification](../verification.md) tells how skymark
+finds such work.
+""",
     ),
     "unsupported": (
         "Status `unsupported`",
@@ -26,8 +28,10 @@ GROUPS: dict[Given, tuple[str, str]] = {
     "timeout": ("Status `timeout`", ""),
     "failed": (
         "Status `failed`",
-        "An exception of the library or the adapter gives the name of its class as the kind, such "
-        "as `KeyError`; the log of the cell has the traceback.",
+        """
+An exception of the library or the adapter gives the name of its class as the kind, such as
+`KeyError`; the log of the cell has the traceback.
+""",
     ),
     "warning": ("Warnings", "Tables mark these cells with `!`."),
     "doctor": (

@@ -76,23 +76,19 @@ def _adapter(cls: type[Adapter]) -> Iterator[str]:
     """Yield the section of an adapter."""
     yield f"## {cls.slug}"
     yield text_of(inspect.getmodule(cls))
+    library = f"[{cls.name}]({cls.homepage}), package `{cls.distribution}`"
     facts = {
-        "Library": f"[{cls.name}]({cls.homepage}), package `{cls.distribution}`; the adapter "
-        f"follows [this guide](<{cls.guide}>)",
-        "Install": f"no package does it by itself: `{cls.install_hint}`" if cls.install_hint else "",
+        "Library": f"{library}; the adapter follows [this guide](<{cls.guide}>)",
+        "Install": f"`{cls.install_hint}`" * bool(cls.install_hint),
         "Python": cls.python or "",
-        "Venv": f"that of `{cls.shared_venv}`" if cls.shared_venv else "",
+        "Venv": f"that of `{cls.shared_venv}`" * bool(cls.shared_venv),
         "Storage": f"{code(cls.formats)}; the first is recommended" + _media(cls),
         "Workers": _workers(cls),
         "Shuffle": cls.shuffles,
-        "Mixing": cls.mixing if "mix" in cls.abilities else "",
-        "Works ahead": "as much of an epoch as its memory holds"
-        if cls.works_ahead == "epoch"
-        else "",
+        "Mixing": cls.mixing * ("mix" in cls.abilities),
+        "Works ahead": "as its memory allows" * (cls.works_ahead == "epoch"),
         "Own operators": ", ".join(sorted(cls.native)) + _only(cls),
-        "Framework": f"{cls.framework}, for `--deliver device` and `--step`"
-        if cls.framework
-        else "",
+        "Framework": f"{cls.framework}, for `--deliver device` and `--step`" * bool(cls.framework),
         "Accelerators": _acceleration(cls),
     }
     yield "\n".join(f"- {name}: {fact}" for name, fact in facts.items() if fact)
@@ -167,12 +163,13 @@ def _scenario(cls: type[Scenario]) -> Iterator[str]:
     yield text_of(cls)
     described = ("generate", "draw", "stages", "collate", "mix")
     own = {name for name in described if getattr(cls, name) is not getattr(Scenario, name)}
+    collated = (line_of(getattr(cls, name)) for name in ("collate", "mix") if name in own)
     drive = import_module(f"skymark.suites.loading.drives.{cls.drive}")
     facts = {
         "Stored": line_of(cls.generate),
         "Drawn": line_of(cls.draw).removeprefix("Draw ") if "draw" in own else "",
         "Stages": line_of(cls.stages),
-        "Batch": " ".join(line_of(getattr(cls, name)) for name in ("collate", "mix") if name in own),
+        "Batch": " ".join(collated),
         "Axes": _axes(cls.axis_values),
         "Needs": code(sorted(cls.needs)) + _more_needs(cls),
         "Measured": line_of(drive) if cls.drive != "epochs" else "",

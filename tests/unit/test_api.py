@@ -17,7 +17,7 @@ import pytest
 import skymark
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.record import Status
-from tests.api_page import example, page
+from tests.reference_pages.api import example
 
 FUNCTIONS = ("run", "plan", "open", "compare", "tune")
 HEAVY = {"numpy", "pydantic", "cyclopts", "rich", "pyarrow"}
@@ -77,10 +77,6 @@ def test_a_tune_tells_its_choice_and_the_request_that_measures_it_again(tmp_path
     assert json.loads(choice.to_json()) == json.loads((tmp_path / "tune/tune.json").read_text())
     with pytest.raises(SkymarkError, match="is not empty; add --resume"):
         skymark.tune(work, step_ms=1, grid=grid, results=where, own_venvs=False)
-
-
-def test_the_page_of_the_api_is_made_from_the_docstrings():
-    assert Path("docs/api.md").read_text() == page()
 
 
 def test_the_page_s_example_runs(tmp_path, monkeypatch, capsys):

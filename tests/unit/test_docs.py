@@ -1,4 +1,4 @@
-"""The documentation says what the code does: sizes, abilities, verdicts, warnings, links."""
+"""The documentation says what the code does: reference pages, commands, tables, links."""
 
 import re
 import shlex
@@ -7,87 +7,26 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.main import add_suites, app, main
-from skymark.suites.loading.adapter import ABILITIES
-from skymark.suites.loading.registry import adapters, scenarios
-from tests import adapter_table
+from skymark.model import errors
+from skymark.model.causes import explanations
 from tests.examples import EXAMPLES
 from tests.image_modes import MODES, REFUSED
+from tests.reference_pages import PAGES
+from tests.reference_pages.loading import own_adapters
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SOURCE = ROOT / "src" / "skymark"
 
-# Other tests may have registered scenarios and adapters of their own.
-SCENARIOS = {id: cls for id, cls in scenarios().items() if cls.__module__.startswith("skymark.")}
-ADAPTERS = {slug: cls for slug, cls in adapters().items() if cls.__module__.startswith("skymark.")}
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_reference_page_is_made_from_the_code(name):
+    assert (ROOT / name).read_text() == PAGES[name](), "`nox -s reference` makes the page anew"
 
 
-def page(name: str) -> str:
-    """Return a page with line breaks and no-break spaces made plain."""
-    return " ".join((DOCS / name).read_text().split())
-
-
-def section(id: str) -> str:
-    """Return what scenarios.md says of one scenario."""
-    return page("scenarios.md").split(f"### {id}: ")[1].split("### ")[0]
-
-
-def number(value) -> str:
-    if isinstance(value, int) and value >= 10_000:
-        return f"{value:,}".replace(",", " ")
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def sizes(cls) -> str:
-    variants = list(cls.variants.items())
-    parts = [f"`{name}` {number(one.elements)} × {one.batch_size}" for name, one in variants]
-    for name in variants[0][1].values:
-        values = [number(one.values[name]) for _, one in variants]
-        shown = values[0] if len(set(values)) == 1 else ", ".join(values)
-        parts.append(f"`{name}` {shown}")
-    return "; ".join(parts)
-
-
-@pytest.mark.parametrize("id", SCENARIOS)
-def test_a_scenario_has_the_documented_sizes(id):
-    assert f"Data: {sizes(SCENARIOS[id])}" in section(id)
-
-
-@pytest.mark.parametrize("id", SCENARIOS)
-def test_a_scenario_is_in_the_table_with_tier_axes_and_needs(id):
-    cls = SCENARIOS[id]
-    row = next(
-        line for line in (DOCS / "scenarios.md").read_text().splitlines() if f"| {id} |" in line
-    )
-    assert f"| {id} | {cls.title} | {cls.tier} |" in row
-    for axis, values in cls.axis_values.items():
-        assert f"`{axis}` {', '.join(map(str, values))}" in row
-    for ability in cls.needs - {"map", "shuffle"}:
-        assert f"`{ability}`" in row
-
-
-@pytest.mark.parametrize("slug", ADAPTERS)
-def test_an_adapter_is_in_the_tables_with_what_it_lacks(slug):
-    cls, text = ADAPTERS[slug], page("adapters.md")
-    storage = ", ".join(f"`{format}`" for format in cls.formats)
-    assert f"| `{slug}` | [{cls.name}]({cls.homepage}) | {storage} |" in text
-    row = text.split(f"| `{slug}` | [")[1].split(" |  | ")[0].split(" | | ")[0]
-    assert all(id in row for id in cls.native)
-    for option in cls.options:
-        assert f"`--set {option}=" in text
-    has_and_lacks = " | ".join([f"`{slug}`", *adapter_table.rows()[f"`{slug}`"]])
-    assert " ".join(f"| {has_and_lacks} |".split()) in text
-
-
-@pytest.mark.parametrize("slug", ADAPTERS)
+@pytest.mark.parametrize("slug", own_adapters())
 def test_an_adapter_names_the_page_that_it_follows(slug):
-    guide = ADAPTERS[slug].guide
-    assert guide.startswith("https://")
-    assert re.search(rf"\| `{slug}` \| [^|]+ \| <{re.escape(guide)}> \|", page("adapters.md"))
-
-
-def test_every_ability_is_explained():
-    assert all(f"| `{name}` | {what} |" in page("adapters.md") for name, what in ABILITIES.items())
+    assert own_adapters()[slug].guide.startswith("https://")
 
 
 def test_every_kind_of_image_is_in_one_row_of_the_table():
@@ -102,30 +41,38 @@ def test_every_kind_of_image_is_in_one_row_of_the_table():
     assert sorted(named) == sorted([*MODES, *REFUSED])
 
 
-VERDICTS = ("suites/loading/oracle", "suites/loading/drives")
+GIVEN = re.compile(
+    r"""(?:\(\s*kind=|(?:refuse|remember|Hypothesis|Refused)\(\s*|_told\(\s*field,\s*
+    |\sif\sis_full\selse\s|^(?:DIED|DOUBTFUL_ROUND)\s=\s)"([\w-]+)"
+    |\((no-driver)\)""",
+    re.VERBOSE | re.MULTILINE,
+)
+VERDICTS = ("suites/loading/oracle", "suites/loading/drives", "suites/clip/oracle")
 
 
 def kinds_in(*folders: str) -> set[str]:
     """Return the kinds of causes and warnings that the code of some folders gives."""
-    given = re.compile(r'(?:\(\s*kind=|refuse\(\s*|Hypothesis\(\s*)"([\w-]+)"')
     files = [path for folder in folders for path in sorted((SOURCE / folder).rglob("*.py"))]
-    return {kind for path in files for kind in given.findall(path.read_text())}
+    found = (kind for path in files for kind in GIVEN.findall(path.read_text()))
+    return {one or other for one, other in found}
 
 
 def test_every_verdict_is_explained():
     kinds = kinds_in(*VERDICTS)
-    assert {"skipped-stage", "ignored-seed", "another-rank", "resume"} <= kinds
-    assert {kind for kind in kinds if f"`{kind}`" not in page("verification.md")} == set()
+    assert {"skipped-stage", "ignored-seed", "another-rank", "resume", "wrong-images"} <= kinds
+    assert kinds == {kind for kind, one in explanations().items() if "invalid" in one.given}
 
 
-def test_every_other_cause_and_every_warning_is_explained():
-    kinds = kinds_in("execute", "machine", "statistics", "suites") - kinds_in(*VERDICTS)
-    expected = {"timeout", "venv", "drift", "cpu-quota", "leaked-processes", "lacks-ability"}
+def test_every_cause_and_every_warning_is_explained():
+    kinds = kinds_in(".")
+    expected = {"timeout", "venv", "drift", "cpu-quota", "leaked-processes", "worker-died"}
     assert expected <= kinds
-    assert {kind for kind in kinds if f"`{kind}`" not in page("troubleshooting.md")} == set()
+    raised = {kind for kind in explanations() if kind.endswith("Error")}
+    assert kinds == {*explanations()} - raised
+    assert all(hasattr(errors, kind) for kind in raised)
 
 
-@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *DOCS.glob("*.md")], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*ROOT.glob("*.md"), *DOCS.rglob("*.md")], ids=lambda p: p.name)
 def test_every_link_to_a_file_leads_somewhere(path):
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
     assert [link for link in links if not (path.parent / link).exists()] == []
@@ -168,7 +115,7 @@ def test_every_word_of_a_skypilot_user_s_day_is_tried_by_a_test_that_there_is():
 
 def commands():
     """Yield every command line of skymark's in the documentation."""
-    for path in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
+    for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
         for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 if line.startswith("skymark "):

@@ -65,7 +65,7 @@ def show(
     *,
     json: Json = False,
 ) -> int:
-    """Show the details of a scenario, adapter, profile, suite, cause or warning."""
+    """Show the details of a scenario, adapter, profile, suite or cause."""
     known: dict[str, list[tuple[Kind, Row]]] = {}
     for kind in KINDS:
         for row in _rows(kind, suites()):

@@ -1,7 +1,9 @@
 """MosaicML Streaming: MDS shards, a StreamingDataset and its StreamingDataLoader.
 
 Shards in an object store are kept on local disk once they are there. So that every epoch is read
-over HTTP, each then begins with an empty cache and a new loader, as the first one of a training. `workers` are processes. The shuffle is the library's own, `py1e`.
+over HTTP, each then begins with an empty cache and a new loader, as the first one of a training.
+
+`workers` are processes. The shuffle is the library's own, `py1e`.
 """
 
 from __future__ import annotations
