@@ -1,13 +1,10 @@
 """NVIDIA DALI: a pipeline of operators, fed by an external source that decides the order.
 
-CV-1 is done by DALI's own operators (decode the drawn box, resize, mirror, normalise) in `workers`
-threads, with boxes and flips as inputs. Work that is a Python function is done by the source
-itself, in `workers` processes (``parallel=True``); with 0 workers in the calling thread.
-
-On a platform with a GPU, CV-1 is done on the first one (``--set dali_device=cpu`` keeps it off):
-the ``mixed`` decoder, which is nvJPEG, resizing and normalising there. Batches stay there with
-``--deliver device``, as tensors of PyTorch, and else are copied to the host. On others the CPU
-operators are used, which need neither a GPU nor a driver.
+For CV-1, DALI's operators decode the drawn box, resize, mirror and normalise, in `workers` threads
+on the CPU. On a platform with a GPU they run on the first one, with nvJPEG (``--set
+dali_device=cpu`` keeps them off it). Batches stay there with ``--deliver device``, as tensors of
+PyTorch; otherwise DALI copies them to the host. For other work, the source calls Python functions
+in `workers` processes (``parallel=True``), or in the calling thread with 0 workers.
 """
 
 from __future__ import annotations

@@ -1,18 +1,17 @@
 """Deep Lake: columns in its own format, read in batches of random rows.
 
-Its own random order (a query with ``ORDER BY RANDOM()``) cannot be seeded, so the order is drawn
-here: each batch asks every column for its rows at once. Images, all JPEG or all PNG, are an `Image`
-column, which Deep Lake decodes itself; that replaces the first stage of the scenarios in `native`.
+Its own random order (a query with ``ORDER BY RANDOM()``) takes no seed. The adapter draws the order
+instead, and asks each column for the rows of a batch at once. Images are an `Image` column, all
+JPEG or all PNG. Deep Lake decodes them, in place of the first stage of a scenario.
 
 If the rest of the work holds Python's lock, the workers of PyTorch's DataLoader take the rows, as
-its guide says; a few workers are threads where Deep Lake decodes (`FEWEST_PROCESSES`). A fork
-server starts these processes, because Deep Lake has threads of its own. Otherwise `workers` are
-threads that make whole batches, each at most `prefetch` batches ahead; 0 means in the calling
-thread. Deep Lake keeps in memory all data that it has read from an object store, so there every
-epoch opens the dataset anew.
+the guide says. A fork server starts these processes, because Deep Lake has threads of its own.
+Otherwise, and with few workers where Deep Lake decodes, `workers` are threads that make whole
+batches, each at most `prefetch` batches ahead. 0 workers mean the calling thread. Over S3, each
+epoch opens the data set anew, because Deep Lake keeps all data that it has read.
 
-Importing Deep Lake makes it report to Sentry, which no setting turns off: the environment sends
-it to a proxy that is not there.
+Deep Lake reports to Sentry when it is imported, and no setting turns this off. The adapter sends
+the report to a proxy that does not exist.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Megatron Energon: tar shards with `.nv-meta`, a task encoder and a savable loader.
 
-`workers` are processes, each with its own shards. A loader shuffles sequences of 100 elements, then
-elements in a buffer of 1000.
+`get_loader` reads tar shards that ``energon prepare`` has indexed. `workers` are processes, each
+with its own shards. The library shuffles sequences of 100 elements, then elements in a buffer.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Google Grain: a MapDataset over a random-access source, read ahead by processes or threads.
 
-Each stage of the work is a map of its own. Where Python's work holds the interpreter's lock,
-`workers` are the processes of `mp_prefetch`, as Grain recommends. Starting them takes more than a
-second, so they live on from epoch to epoch, and meanwhile fill their buffers of `prefetch` batches
-each. They write large fields of a batch straight into shared memory. Small work, which would cost
-less than sending it, is done by the threads of `ReadOptions`. ``--set grain_processes=N`` asks for
-N processes, or with 0 for threads; without `workers` batches are made in the calling thread.
+Each stage of the work is a map of its own. Work that holds Python's lock runs in the processes of
+`mp_prefetch`, as Grain recommends. There are `workers` of them. They live from epoch to epoch,
+because a start takes more than a second. Each fills a buffer of `prefetch` batches, and writes
+large fields into shared memory. Small work runs in the threads of `ReadOptions`, because sending a
+batch would cost more than making it. ``--set grain_processes=N`` asks for N processes, or with 0
+for threads. Without `workers`, the calling thread makes the batches.
 
 Grain's own search (`grain.experimental.pick_performance_config`) takes the most processes that you
-allow it, or fewer if their batches exceed a budget of memory. Here you allow `workers`, so there is
-nothing to search for. Its `autotune` is not implemented (release 0.2.18).
+allow, or fewer for a budget of memory. Here `workers` allows them, so there is no search. Grain's
+`autotune` is not implemented (release 0.2.18).
 """
 
 from __future__ import annotations

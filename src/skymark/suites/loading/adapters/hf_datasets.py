@@ -1,12 +1,11 @@
 """Hugging Face Datasets: memory-mapped Arrow files, shuffled by index, read in batches.
 
-Tables are a `Dataset` in PyTorch's DataLoader, whose workers decode and transform, as the library's
-guide says (https://huggingface.co/docs/datasets/use_with_pytorch): it has no workers of its own for
-this and reads nothing ahead. Small work is done in the calling thread, with ``shuffle``,
-``with_format("arrow")`` and ``iter``, and so are rows of numbers with fewer workers than
-`FEWEST_FOR_ROWS`. In both, rows are taken at once as Arrow, and become arrays without a copy. Tar
-shards, local or on a server, are an `IterableDataset`, shuffled through a buffer of
-`SHUFFLE_BUFFER` elements (``--set shuffle_buffer=N``), in the calling thread.
+If a batch takes long to make, the `Dataset` lies in PyTorch's DataLoader, whose worker processes
+decode and transform, as the guide says. The library has no workers for this, and reads nothing
+ahead. The calling thread does small work, with ``shuffle``, ``with_format("arrow")`` and ``iter``.
+It also takes rows of numbers, if there are few workers. Both ways take the rows of a batch at once
+as Arrow, and make arrays without a copy. Tar shards, local or on a server, are an `IterableDataset`
+in the calling thread, shuffled through a buffer (``--set shuffle_buffer=N``).
 """
 
 from __future__ import annotations

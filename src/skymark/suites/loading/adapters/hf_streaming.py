@@ -1,12 +1,13 @@
 """Hugging Face Datasets, streamed: Parquet shards read by a DataLoader's workers.
 
-As the library's guide says (https://huggingface.co/docs/datasets/stream): an `IterableDataset` in
-PyTorch's DataLoader, each of whose workers has shards of its own. Shards are shuffled, then
-elements in a buffer of `SHUFFLE_BUFFER` (``--set shuffle_buffer=N``), from the seed and the epoch
-that ``set_epoch`` tells. The work is done by ``map``, on as many rows at once as a batch has. They
-come as Python's own lists and bytes: the library's NumPy format makes bytes lose zeros at the end,
-and would turn what ``map`` returns into 64 bits. Workers that read over HTTP come from Python's
-fork server: the library has a thread for its requests by then, whose locks a fork could inherit.
+As the guide says, an `IterableDataset` lies in PyTorch's DataLoader. `workers` are processes, each
+with its own shards. The library shuffles shards, then elements in a buffer (``--set
+shuffle_buffer=N``). It fills the buffer from one shard at a time (``max_buffer_input_shards=1``);
+with more, version 5.2 sleeps 5 s at the end of an epoch. ``map`` does the work, on all rows of a
+batch at once. Rows come as Python's lists and bytes, because the library's NumPy format drops zeros
+at the end of bytes, and makes 64-bit numbers of the results of ``map``. Python's fork server starts
+workers that read over HTTP, because a fork could inherit a lock of the library's thread for
+requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """jax-dataloader: a Dataset behind its PyTorch or its JAX backend.
 
 The PyTorch backend has worker processes and stacks fields itself. The JAX backend works in the
-calling thread and asks the Dataset for whole batches; it serves where a batch is made in another
-way, where JAX runs before the workers could be forked, and with ``--set backend=jax``.
+calling thread and asks the Dataset for whole batches. The adapter uses it for scenarios that do
+more than stack fields, with ``--deliver device``, because JAX then runs before workers could be
+forked, and with ``--set backend=jax``.
 """
 
 from __future__ import annotations

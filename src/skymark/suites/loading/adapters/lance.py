@@ -1,10 +1,10 @@
 """Lance: rows of its own columnar format, taken at random by PyTorch's DataLoader.
 
-As its guide for PyTorch says (https://lance.org/integrations/pytorch): a map-style dataset that
-takes all rows of a batch at once, as `lance.torch.data.SafeLanceDataset` does, and workers that are
-no forks of this process, for Lance has threads of its own: Python's fork server starts them, which
-has imported PyTorch once and never Lance. That dataset makes Python objects of the rows, a list of
-numbers for an array; here they become arrays without a copy.
+As its guide for PyTorch says, a map-style dataset takes all rows of a batch at once, as
+`lance.torch.data.SafeLanceDataset` does. `workers` are processes. Python's fork server starts them,
+because Lance has threads of its own and cannot be forked; the server has imported PyTorch once, and
+never Lance. Lance's dataset makes Python objects of the rows. Here they become arrays without a
+copy.
 """
 
 from __future__ import annotations

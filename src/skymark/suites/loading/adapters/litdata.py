@@ -1,12 +1,12 @@
 """LitData: chunks written by `optimize`, a StreamingDataset and its StreamingDataLoader.
 
-Where a scenario asks for Parquet files, they are read in the calling process: Polars, which reads
-them with threads of its own, cannot be forked, and workers that are spawned take seconds to start.
+`workers` are processes. The library shuffles chunks, and elements within them. Parquet files are
+read in the calling process, because Polars, which reads them, has threads and cannot be forked.
+Spawned workers would take seconds to start.
 
-Sources are mixed by a `CombinedStreamingDataset`. The library mixes in each worker by itself, from
-a share of every source, until one of them ends: here each begins again then, as the library's
-cycling `ParallelStreamingDataset` lets its datasets do, and an epoch ends by the number of its
-elements.
+A `CombinedStreamingDataset` mixes sources. Each worker mixes by itself, from a share of every
+source, until a source ends. Here the source then begins again, as in the library's cycling
+`ParallelStreamingDataset`, and an epoch ends by the number of its elements.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """Megatron Core: its indexed dataset, a data file and an index of its sequences, in a DataLoader.
 
-As its guide to datasets says, an `IndexedDatasetBuilder` writes the data (``.bin``) and the index
-(``.idx``), and an `IndexedDataset` maps them into memory. Each column has a pair of files, as each
-key of a JSON line has in Megatron's preprocessing. Megatron trains with PyTorch's DataLoader and
-resumes with a sampler that leaves out as many samples as were consumed; no worker's state is saved.
-On Python 3.11 the newest release is 0.16; later ones need Python 3.12.
+As its guide says, an `IndexedDatasetBuilder` writes the data (``.bin``) and the index (``.idx``),
+and an `IndexedDataset` maps them into memory. Each column has a pair of files, as each key of a
+JSON line has in Megatron's preprocessing. `workers` are the processes of PyTorch's DataLoader. A
+resumed epoch leaves out the consumed samples; no worker's state is saved. On Python 3.11 the newest
+release is 0.16; later releases need Python 3.12.
 
-Its `GPTDataset` is not used: it lays documents end to end and cuts them every L tokens, whatever
-document that is in, and tells of no batch which documents are in it. Sources are mixed by its
-`BlendedDataset`, each a dataset that is gone through again and again: the library picks the source
-of every sample by an exact schedule, computed when the dataset is made, and the number of the
-sample in it; which element that is, each dataset decides by its own shuffled order. Its sampler
-reads the blend from the beginning to the end.
+The adapter does not use `GPTDataset`, which cuts documents every L tokens and does not tell the
+documents of a batch. A `BlendedDataset` mixes sources by an exact schedule, computed when the
+dataset is made. Each source is read again and again, in a shuffled order of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """MosaicML Streaming: MDS shards, a StreamingDataset and its StreamingDataLoader.
 
-Shards in an object store are kept on local disk once they are there. So that every epoch is read
-over HTTP, each then begins with an empty cache and a new loader, as the first one of a training.
-
-`workers` are processes. The shuffle is the library's own, `py1e`.
+`workers` are processes. The shuffle is the library's own, `py1e`. The library keeps shards of an
+object store on the local disk. Each epoch over HTTP therefore begins with an empty cache and a new
+loader, like the first epoch of a training.
 """
 
 from __future__ import annotations

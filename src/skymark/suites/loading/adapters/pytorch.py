@@ -1,6 +1,8 @@
 """PyTorch DataLoader: a map-style dataset, a seeded sampler, persistent worker processes.
 
-Other adapters whose library works in a DataLoader build on the classes here.
+`workers` are processes that live from epoch to epoch and make whole batches. `prefetch` is
+`prefetch_factor`. PR-1 uses torchdata's `StatefulDataLoader`. Other adapters whose library works in
+a DataLoader build on the classes here.
 """
 
 from __future__ import annotations

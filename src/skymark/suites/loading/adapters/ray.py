@@ -1,14 +1,14 @@
 """Ray Data: a streaming dataset of rows, transformed by tasks and iterated over in batches.
 
-Files are read in random order and rows shuffled in a buffer of `shuffle_buffer` rows while
-iterating, as Ray's guide has it for training; a global shuffle (``--set ray_shuffle=global``)
-reads everything before the first batch. `workers` limits the tasks of an operator (at least one:
-Ray always works in processes of its own), `prefetch` is Ray's `prefetch_batches`.
+As Ray's guide recommends for training, files come in random order, and a local buffer shuffles
+their rows while you iterate. ``--set ray_shuffle=global`` shuffles all data before the first batch.
+`workers` limits the tasks of `map_batches`, at least one, because Ray always works in processes of
+its own. `prefetch` is Ray's `prefetch_batches`.
 
-Ray is started once for all cells. Two of its settings are changed: `preserve_order`, because the
-order would else depend on which task ends first; and `use_datasource_v2`, because the newer
-Parquet reader starts 32 processes in every epoch to read footers, which is made for clusters and
-cloud storage and takes many seconds on a small machine.
+One Ray serves all cells. The adapter changes two of its settings. `preserve_order` is on, because
+the order would otherwise depend on the fastest task. `use_datasource_v2` is off: the newer Parquet
+reader starts 32 processes in every epoch to read footers, which takes many seconds on a small
+machine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Amazon S3 Connector for PyTorch: objects of a bucket, taken at random by PyTorch's DataLoader.
 
-As its guide says (https://github.com/awslabs/s3-connector-for-pytorch#readme): an `S3MapDataset`
-lists the bucket when it is first asked for its length, and its objects are read by a DataLoader's
-workers, whole and one after another, with the sequential reader. Requests are not signed, as for
-public data, so that no credentials are looked for.
+As its guide says, an `S3MapDataset` lists the bucket when its length is first needed. `workers` are
+the processes of the DataLoader. They read objects whole, one after another, with the sequential
+reader. The bucket lies on the server of IO-1. Requests are not signed, so no credentials are
+needed.
 """
 
 from __future__ import annotations

@@ -3,23 +3,22 @@
 Its pipelines have the shape of SPDL's own loaders. A source yields the indices of a batch. A stage
 fetches, transforms and collates whole batches concurrently. A sink holds ready batches.
 `output_order` is ``input``, because the default is order of completion. Pipelines and processes
-serve all epochs; a source waits until an epoch is asked for.
+serve all epochs; a source waits for the next epoch.
 
 Its guide has three execution models, for ``--set spdl_execution=``:
 
-- ``threads``: `workers` threads of this process (at least one: SPDL always works in the
-  background) and a sink of `prefetch` batches. Used where the work is small.
+- ``threads``: `workers` threads of this process (at least one: SPDL always works in the background)
+  and a sink of `prefetch` batches. Used where the work is small.
 - ``process``: the same pipeline in a process of its own (`run_pipeline_in_subprocess`). The
   loader's Python then does not hold up the training loop.
 - ``processes``: `workers` processes with a pipeline of one thread and `prefetch` batches each. Used
   where Python's work holds the interpreter's lock. The guide's region of worker processes
   (`ProcessPoolExecutorConfig`) keeps no order and pickles every batch. Here each process makes
-  every `workers`-th batch, and batches are taken in turn.
+  every `workers`-th batch, and the loader takes batches in turn.
 
 Batches of processes come in SPDL's segments of shared memory (`SharedMemorySegmentPool`), unless
-their fields vary in length.
-
-Pillow decodes images here; the adapter `spdl-io` has SPDL's own decoders.
+their fields vary in length. Pillow decodes images here; the adapter `spdl-io` has SPDL's own
+decoders.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """SPDL with its own decoders: the pipelines of the adapter `spdl`, whose stages call `spdl.io`.
 
-Each image goes through FFmpeg's decoder and a graph of its filters, which cut, resize and mirror
-it; the frames of a batch are copied into one array. None of this holds Python's lock, so threads
-do it. No graph turns an image by its EXIF orientation. NumPy normalises, and the rest of a batch's
-work is the reference's. FFmpeg's shared libraries must be on the machine: the wheel lacks them.
+FFmpeg decodes each image, and a graph of its filters cuts, resizes and mirrors it. The frames of a
+batch are copied into one array. No step holds Python's lock, so `workers` are threads. No graph
+turns an image by its EXIF orientation. NumPy normalises, and the reference does the rest of a
+batch's work. FFmpeg's shared libraries must be on the machine, because the wheel lacks them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """TorchCodec: a DataLoader whose workers decode video and audio with torchcodec.
 
-The loader, its sampler and its workers are those of the adapter `pytorch`. What torchcodec decodes
-is transformed by the functions behind `torchvision.transforms.v2`, and by PyTorch's own. It calls
-FFmpeg's shared libraries, which its wheel does not bring.
-
-As its page of performance tips advises
-(https://meta-pytorch.org/torchcodec/stable/generated_examples/decoding/performance_tips.html), all
-frames of a clip are asked for at once, one thread decodes in each worker, and frames are sought by
-the file's own index (``seek_mode="approximate"``), which is exact where the frame rate is constant.
+Loader, sampler and workers are those of the adapter `pytorch`. The functions behind
+`torchvision.transforms.v2`, and PyTorch's own, transform the decoded frames and samples. As the
+guide advises, the adapter asks for all frames of a clip at once and decodes with one thread per
+worker. It seeks by the file's own index (``seek_mode="approximate"``), which is exact at a constant
+frame rate. FFmpeg's shared libraries must be on the machine, because the wheel lacks them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Torchvision: a DataLoader whose workers decode and transform images with torchvision's operators.
 
-The loader, its sampler and its workers are those of the adapter `pytorch`. Images are decoded by
-`torchvision.io` and transformed by the functions behind `torchvision.transforms.v2`, with the boxes
-and flips that were drawn, for its classes draw their own from PyTorch's generator. As its guide
-advises (https://docs.pytorch.org/vision/stable/transforms.html), images are decoded to uint8
-tensors, cropped and resized as those with antialiasing, and become float32 last. Elements leave in
-the layout of the scenario, ``[S, S, 3]``, as a view that collating copies.
+Loader, sampler and workers are those of the adapter `pytorch`. `torchvision.io` decodes images, and
+the functions behind `torchvision.transforms.v2` transform them with the drawn boxes and flips; its
+classes would draw their own from PyTorch's generator. As the guide advises, images are uint8
+tensors until they are normalised, and resizing uses antialiasing. Elements leave in the layout of
+the scenario, ``[S, S, 3]``, as a view that collating copies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """WebDataset: tar shards streamed by a pipeline in each worker of a WebLoader.
 
-`workers` are processes, each with its own shards. Shards are shuffled, then elements in a buffer of
-1000.
+`workers` are processes, each with its own shards, and make whole batches. The library shuffles
+shards, then elements in a buffer.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Datarax: a compiled `Pipeline` of JAX stages over arrays in memory, or over the host's batches.
 
-The work of the scenarios in `native` is done by JAX operators (`operators`), one stage per step.
-Columns of fixed shape are an in-memory source, indexed inside the compiled step; Datarax serves
-full batches only, so what its last one repeats is cut off. All else is a streaming source, whose
-elements the reference reads and transforms on the host. Datarax has no workers; where `workers` is
-not 0, one thread of its `Prefetcher` reads `prefetch` of the streaming source's batches ahead. JAX
-computes with all cores, whatever `workers` says.
+JAX operators do the work of some scenarios (`operators`), one stage per step. Columns of fixed
+shape are a source in memory, which the compiled step indexes. Datarax serves full batches only, so
+the adapter cuts repeated elements off the last one. All other data is a streaming source, whose
+elements the reference reads and transforms on the host. Datarax has no workers: unless `workers` is
+0, one thread of its `Prefetcher` reads `prefetch` batches of a streaming source ahead. JAX computes
+with all cores, whatever `workers` says.
 """
 
 from __future__ import annotations

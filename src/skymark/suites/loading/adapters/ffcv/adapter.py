@@ -1,8 +1,8 @@
 """FFCV: a beton file, decoded and transformed by compiled code in threads.
 
-Scenarios in `native` run inside FFCV's pipelines. For the others FFCV reads and decodes the
-fields, and their Python work is done in the calling thread, as nothing else may run in there.
-`workers` are the threads that decode, at least one.
+Some scenarios run inside FFCV's pipelines, as its own operators. For other scenarios, FFCV reads
+and decodes the fields, and the calling thread does the work: no Python may run inside the
+pipelines. `workers` are the decoding threads, at least one. The order is `OrderOption.RANDOM`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """tf.data: TFRecord files, shuffled through a buffer, mapped in parallel, repeated, prefetched.
 
-The work of the scenarios in `native` is done by TensorFlow's operators (`operators`), on whole
-batches where it is small, as TensorFlow's performance guide advises. Other work is the reference's,
-called through `tf.numpy_function`, which holds Python's lock. `workers` is `num_parallel_calls` and
-the size of the private thread pool; 0 maps one element after another, in the one thread that
-tf.data needs. ``--set shuffle_buffer=N`` shuffles through a buffer of another size than
-`SHUFFLE_BUFFER`: tf.data has no global shuffle of what it reads. Records of small sets are cached
-as they are stored, before the shuffle. Elements that are computed come in the order that TensorFlow
-computes for them (`tf.random.experimental.index_shuffle`).
+One graph serves all epochs. TensorFlow's operators do the work of many scenarios (`operators`),
+small work on whole batches, as TensorFlow's performance guide advises. Other work is the
+reference's, called through `tf.numpy_function`, which holds Python's lock. `workers` is
+`num_parallel_calls` and the size of the private thread pool; with 0, the single thread that tf.data
+needs maps one element after another. As tf.data has no global shuffle of stored data, interleaved
+files go through a buffer (``--set shuffle_buffer=N``). Records of small sets are cached as stored,
+before the shuffle. Computed elements come in TensorFlow's own random order
+(`tf.random.experimental.index_shuffle`).
 """
 
 from __future__ import annotations
