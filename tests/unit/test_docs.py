@@ -78,10 +78,60 @@ def test_every_link_to_a_file_leads_somewhere(path):
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-WORDS_OF_SKY = {
-    *("launch", "exec", "queue", "logs", "cancel", "ssh", "rsync", "status", "down", "jobs launch"),
-    *("-c", "-n", "-d", "--gpus", "--num-nodes", "--env", "--env-file", "--secret", "--down", "-i"),
+YAML_OPTIONS = ("test_a_yaml_gets_what_the_options_of_sky_say",)
+LAUNCH_OPTIONS = ("test_a_launch_gets_what_the_options_of_sky_launch_say",)
+EACH_OTHERS = ("test_sky_and_skymark_show_and_end_each_other_s_jobs",)
+REACHING = ("test_a_shell_a_command_and_files_reach_each_machine",)
+SKY_LAUNCH = ("test_sky_launch_puts_each_job_s_results_into_a_directory_of_its_own",)
+IDLE = ("test_leaving.py::test_an_idle_machine_is_set_up_runs_nothing_and_takes_runs",)
+
+MANAGED = "test_managed.py"
+
+TRIED = {
+    "launch": (*SKY_LAUNCH, *LAUNCH_OPTIONS),
+    "launch --idle": IDLE,
+    "exec": (
+        *YAML_OPTIONS,
+        "test_the_runner_needs_no_path_in_sky_exec",
+        "test_a_command_runs_in_the_source_with_skymark_s_python_and_fails_with_its_job",
+        "test_a_run_on_one_of_two_machines_and_half_a_card_comes_home",
+        "test_points_of_a_grid_run_side_by_side_on_cards_of_their_own",
+        "test_each_job_runs_its_own_source_where_sky_exec_gives_it_that_of_the_last",
+        "test_a_runner_that_is_given_the_directory_of_runs_is_what_collect_brings",
+        "test_what_the_machine_cannot_give_is_refused_and_queues_nothing",
+    ),
+    "queue": EACH_OTHERS,
+    "logs": EACH_OTHERS,
+    "cancel": (*EACH_OTHERS, "test_jobs_are_cancelled_by_number_and_all_at_once"),
+    "status": EACH_OTHERS,
+    "ssh": REACHING,
+    "rsync": REACHING,
+    "down": (
+        "test_launch.py::test_the_doctor_names_a_machine_that_was_left_over",
+        "test_lifecycle.py::test_two_machines_share_a_plan_and_stay_for_another_run",
+    ),
+    "jobs launch": (
+        f"{MANAGED}::test_sky_jobs_launch_runs_one_of_our_yamls_into_the_store_that_it_is_given",
+        f"{MANAGED}::test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_stored",
+    ),
+    "-c": (*SKY_LAUNCH, *LAUNCH_OPTIONS, *IDLE),
+    **dict.fromkeys(
+        ("-n", "--gpus", "--num-nodes", "--env", "--env-file", "--secret"),
+        (*YAML_OPTIONS, *LAUNCH_OPTIONS, "test_a_key_arrives_in_the_job_of_a_machine_s_yaml"),
+    ),
+    "-d": (
+        *EACH_OTHERS,
+        "test_leaving.py::test_a_detached_launch_returns_and_its_results_wait_on_the_machine",
+    ),
+    **dict.fromkeys(
+        ("--down", "-i"), ("test_launch.py::test_an_idle_machine_ends_itself", *LAUNCH_OPTIONS)
+    ),
+    "-y": (
+        "test_sky_words.py::test_every_option_is_ours_or_taken_or_answered",
+        "test_everyday_words_of_sky_work_as_they_are_printed",
+    ),
 }
+"""Tests of ``tests/cloud`` by the word of a SkyPilot user's day that they try with the real `sky`."""
 
 
 def test_a_newcomer_s_table_names_files_that_there_are():
@@ -102,13 +152,12 @@ def test_the_numbers_of_examples_of_each_property_are_in_the_table():
     assert found == [(name, f"{one.many}", f"{one.few}") for name, one in EXAMPLES.items()]
 
 
-def test_every_word_of_a_skypilot_user_s_day_is_tried_by_a_test_that_there_is():
-    table = (DOCS / "sky-commands.md").read_text().partition("## How it is tested")[2]
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    assert {word for row in rows for word in re.findall("`([^`]+)`", row[0])} >= WORDS_OF_SKY
-    tests = re.findall(r"`(?:(\w+\.py)::)?(test_\w+)`", table)
-    assert len(tests) >= len(rows) - 1
-    for file, name in tests:
+@pytest.mark.parametrize("word", TRIED)
+def test_every_word_of_a_skypilot_user_s_day_is_explained_and_tried_by_a_test_that_there_is(word):
+    rows = re.findall(r"^\| (`[^|]+) \|", (DOCS / "sky-commands.md").read_text(), re.MULTILINE)
+    assert any(re.search(rf"`{word}[` ]", row) for row in rows)
+    for test in TRIED[word]:
+        file, _, name = test.rpartition("::")
         path = ROOT / "tests" / "cloud" / (file or "test_daily_work.py")
         assert f"def {name}(" in path.read_text()
 
