@@ -286,8 +286,10 @@ def tune_table(session: nox.Session) -> None:
 
 @nox.session
 def settings_table(session: nox.Session) -> None:
-    """Make the table of docs/adapters.md: each loader with pairwise settings (ten minutes)."""
-    session.run("python", "-m", "tests.settings_table", "docs/adapters.md", *session.posargs)
+    """Make the table of docs/reference/settings.md: pairwise settings (ten minutes)."""
+    session.run(
+        "python", "-m", "tests.settings_table", "docs/reference/settings.md", *session.posargs
+    )
 
 
 @nox.session

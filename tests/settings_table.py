@@ -1,4 +1,4 @@
-"""Make the table of docs/adapters.md: every loader with settings that nobody tries together.
+"""Make the table of docs/reference/settings.md: loaders with settings that nobody tries together.
 
 A pairwise covering array has each value of a setting with each value of every other one, in as few
 cells as can be (D. Cohen et al., "The AETG system", IEEE Transactions on Software Engineering
