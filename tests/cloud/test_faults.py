@@ -94,7 +94,7 @@ def test_ssh_that_is_cut_and_comes_back_costs_nothing(
     ended = running.end()
     assert ended.status == 0, ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONGER)
-    tables.add("SSH is cut in the middle of the run, and comes back", row)
+    tables.add("SSH is cut during the run, and comes back", row)
     assert row.home == LONGER
 
 
@@ -108,7 +108,7 @@ def test_an_api_server_that_restarts_costs_nothing(
     ended = running.end()
     assert ended.status == 0, ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
-    tables.add("SkyPilot's API server restarts in the middle of the run", row)
+    tables.add("SkyPilot's API server restarts during the run", row)
     assert row.home == LONG
 
 
@@ -125,7 +125,7 @@ def test_an_api_server_that_never_comes_back_costs_nothing(
     assert ended.status == 0, ended.output
     assert f"{ended.cluster} is gone: its provider lists no machine of it" in ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
-    tables.add("SkyPilot's API server is gone for good in the middle of the run", row)
+    tables.add("SkyPilot's API server is gone for good during the run", row)
     assert row.home == LONG
 
 
@@ -139,7 +139,7 @@ def test_a_full_disk_ends_the_run_and_what_it_has_comes_home(
     ended = running.end()
     assert ended.status == 1, ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONGER)
-    tables.add("the disk is full in the middle of the run", row)
+    tables.add("the disk is full during the run", row)
     assert 0 < row.home < LONGER
 
 
@@ -168,7 +168,7 @@ def test_an_interrupted_run_brings_home_what_it_measured(
     ended = running.end()
     assert ended.status == 130, ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONGER)
-    tables.add("Ctrl-C in the middle of the run", row)
+    tables.add("Ctrl-C during the run", row)
     assert 0 < row.home < LONGER
 
 
@@ -189,7 +189,7 @@ def test_a_closed_terminal_and_an_interrupted_way_home_cost_nothing(
     assert "the results come home first" in said
     assert f"{ended.cluster} is gone" in said
     row = count(client, look, ended.cluster, log.with_suffix(""), planned=LONG)
-    tables.add("the terminal is closed, then Ctrl-C while the results come home", row)
+    tables.add("the terminal is closed, then Ctrl-C during the fetch", row)
     assert row.home == LONG
 
 
@@ -218,7 +218,7 @@ def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
     fetched = skymark(client, "collect", cluster, run_id, "--output", str(home), "--down")
     assert fetched.status == 0, fetched.output
     row = count(client, look, name, run_in(home))
-    tables.add("no directory takes the results when they come home", row)
+    tables.add("no directory takes the results", row)
     assert row.home == 1
 
 
@@ -303,9 +303,9 @@ def server_is_gone(client: Client) -> None:
     ("fault", "happens"),
     [
         ("the provider says that it ends the machine, and does not", says_yes_and_does_nothing),
-        ("the provider lists no machine while the machine is ended", lists_nothing),
-        ("the provider answers 500 while the machine is ended", breaks_down),
-        ("SkyPilot's API server is gone for good when the machine is to be ended", server_is_gone),
+        ("the provider lists no machine at the end", lists_nothing),
+        ("the provider answers 500 at the end", breaks_down),
+        ("SkyPilot's API server is gone for good at the end", server_is_gone),
     ],
 )
 def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
@@ -365,7 +365,7 @@ def test_what_a_bucket_that_hangs_does_not_take_comes_home(
     finish = f"skymark export {run} --to s3://results/hanging"
     assert f"NOT STORED in s3://results/hanging; finish with: {finish}" in ended.output
     row = count(client, look, ended.cluster, run, planned=LONG)
-    tables.add("the bucket hangs in the middle of the run", row)
+    tables.add("the bucket hangs during the run", row)
     assert row.home == LONG
 
 
@@ -407,7 +407,7 @@ def during_the_way_home(
         ("the client is killed while the machine is hired", while_hiring),
         ("the client is killed during the set-up", during_set_up),
         ("the client is killed during the run", during_the_run),
-        ("the client is killed while the results come home", during_the_way_home),
+        ("the client is killed during the fetch", during_the_way_home),
     ],
 )
 def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that_ends_itself(

@@ -142,7 +142,7 @@ def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
     (run,) = tmp_path.iterdir()
     assert f"skymark export {run} --to {store}" in ended.output
     row = count(watched, look, ended.cluster, run, planned=LONG)
-    tables.add("the bucket hangs in the middle of a managed run", row)
+    tables.add("the bucket hangs during a managed run", row)
     assert row.home == LONG
     assert watched.world.hired() == []
 

@@ -131,7 +131,7 @@ TRIED = {
         "test_everyday_words_of_sky_work_as_they_are_printed",
     ),
 }
-"""Tests of ``tests/cloud`` by the word of a SkyPilot user's day that they try with the real `sky`."""
+"""Tests of ``tests/cloud`` by the word of a SkyPilot user's day that they try with `sky`."""
 
 
 def test_a_newcomer_s_table_names_files_that_there_are():
