@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import itertools
 
 import skymark
 from skymark import cloud
 from skymark.report.results import Comparison, Run
 from skymark.report.tuning import Choice
+from tests.reference_pages.markdown import documented_fields
 
 FUNCTIONS = ("plan", "run", "open", "compare", "tune")
 REQUESTS = ("Work", "Results", "Machine", "Limits")
@@ -60,14 +59,7 @@ def _entry(name: str, function: object) -> str:
 
 def _fields(model: type) -> str:
     """Return a line for each field of a request, with the text below it in the source."""
-    body = ast.parse(inspect.getsource(model)).body[0].body
-    said = {
-        one.target.id: " ".join(text.value.value.split())
-        for one, text in itertools.pairwise(body)
-        if isinstance(one, ast.AnnAssign)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-    }
+    said = documented_fields(model)
     return "\n".join(
         f"- `{name}: {kind}`" + (f": {said[name]}" if name in said else "")
         for name, kind in model.__annotations__.items()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
@@ -33,3 +35,15 @@ def text_of(thing: object) -> str:
 def line_of(thing: object) -> str:
     """Return a docstring in one line."""
     return " ".join(text_of(thing).split())
+
+
+def documented_fields(model: type) -> dict[str, str]:
+    """Return the text below each field of a class in its source, by the field's name."""
+    body = ast.parse(inspect.getsource(model)).body[0].body
+    return {
+        field.target.id: re.sub("``(.+?)``", r"`\1`", " ".join(text.value.value.split()))
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }

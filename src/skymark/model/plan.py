@@ -34,28 +34,34 @@ class Profile(Frozen):
     """A suite, a kind of machine, and what to run there with how much effort: one TOML file."""
 
     name: str
+    """The file's, unless it gives another."""
     description: str
+    """One line for `skymark list profiles`."""
     suite: str
+    """``loading`` or ``clip``, or a suite of another package."""
     platform: Platform
-    """What the machine must have."""
+    """The machine's processor: a CPU alone, or an accelerator too."""
     machine: str | None = None
     """The file of its rented machine in ``benchmarks/sky``, without suffix; None where there is
     none."""
     scenarios: tuple[str, ...]
+    """As after ``--scenarios``."""
     size: str | None = None
-    """The variant of scenarios that are named without one, here or on the command line; None for
-    the suite's own."""
+    """Size of scenarios without one in their name, such as ``small``; None for the suite's own."""
     adapters: tuple[str, ...] = ()
+    """As after ``--adapters``; empty for all."""
     effort: str = "quick"
+    """An effort of the suite."""
     time: str | None = None
     """The time of all rounds, such as ``45m``; None for as long as the effort takes."""
     goal: Goal | None = None
     """The aim that the time is spent on; None for a table."""
     deadline_minutes: int | None = Field(default=None, ge=1)
-    """Longest time of set-up and run on a rented machine, unless told otherwise."""
+    """Longest time of set-up and run on a rented machine, without ``--deadline``."""
     max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Most that each rented machine of a run may cost, unless told otherwise."""
+    """Ceiling for each rented machine of a run, without ``--max-cost``."""
     settings: dict[str, Setting] = Field(default_factory=dict)
+    """A table of settings by name."""
 
 
 class PlannedCell(Frozen):

@@ -164,10 +164,12 @@ class ClipSettings(Frozen):
     epochs: int = LinearProbe().epochs
     learning_rate: float = LinearProbe().learning_rate
     probe_batch_size: Positive = LinearProbe().batch_size
+    """Features per batch of a linear probe's training."""
     val_proportion: float = LinearProbe().val_proportion
     train_split: str = LinearProbe().train_split
     val_split: str | None = None
     normalize: bool = LinearProbe().normalize
+    """Whether a linear probe gets features of length 1."""
 
     @field_validator("compile", "channels_last", "drop_text_tail", "normalize", mode="before")
     @classmethod
