@@ -102,7 +102,7 @@ def test_a_plan_tells_what_it_assumes_of_weights_and_of_damaged_elements(capsys,
     shown = capsys.readouterr().err
     assert "preprocessing of its family, which is open_clip's default: shortest bicubic" in shown
     assert "GELU is assumed" in shown
-    assert f"{SETS[0]}: damaged elements are left out" in shown
+    assert f"{SETS[0]}: --skip-damaged leaves damaged elements out" in shown
     assert main(["clip", "plan", *arguments, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 3
 

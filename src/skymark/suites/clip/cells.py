@@ -1,4 +1,4 @@
-"""From models, data sets and tasks to the cells of a plan."""
+"""Cells of a plan: models × data sets × tasks."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ class TaskOnData:
     specification: ClipSpecification
     """Of the first model."""
     content: dict[str, JsonValue]
-    """The specification as cells hold it; each model takes the place of the first."""
+    """The specification in a cell's form; each model replaces the first."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions about its data."""
+        """Assumptions about the data."""
         if not self.specification.skip_damaged:
             return ()
-        told = "damaged elements are left out; the table and the record count them"
+        told = "--skip-damaged leaves damaged elements out; the table and the record count them"
         return (f"{self.dataset.name}: {told}",)
 
 
 @dataclass(frozen=True)
 class OwnTexts:
-    """Prompts and class names of the user's own, in place of those that data sets have."""
+    """The user's own prompts and class names, which replace the data sets'."""
 
     prompting: Prompting | None
     naming: Naming | None
 
     def prompts_of(self, dataset: DataSet) -> FileEntry | None:
-        """Return the place of a data set's prompts; None for its own.
+        """Return the user's entry of prompts for a data set; None without a file.
 
         Raises:
-            DataError: the file has none.
+            DataError: the file has no prompts for it.
         """
         return None if self.prompting is None else self.prompting.entry_for(dataset.name)
 
     def names_of(self, dataset: DataSet) -> FileEntry | None:
-        """Return the place of a data set's class names; None for its own.
+        """Return the user's entry of class names for a data set; None without a file.
 
         Raises:
-            DataError: the file has none, or another number than the data set has classes.
+            DataError: the file has no names for it, or another number than its classes.
         """
         if self.naming is None:
             return None
@@ -79,11 +79,11 @@ def planned_cells(
     settings: ClipSettings,
     platform: Platform,
 ) -> list[PlannedCell]:
-    """Return the cells, model by model: a model's cells share a process and a machine.
+    """Plan the cells, model by model: a model's cells share a process and a machine.
 
     Raises:
-        UsageError: no data set has a language, two cells would share a file, or the file of
-            prompts or class names does not serve.
+        UsageError: no data set has a language, two cells would share a file, or a file of prompts
+            or class names does not fit.
     """
     require_languages(sets, options.languages)
     texts = own_texts(options, sets)
@@ -102,15 +102,15 @@ def planned_cells(
 
 
 def languages_of(chosen: ChosenSet, wanted: Sequence[str]) -> list[str]:
-    """Return the languages that are wanted of a data set, and that it has."""
+    """Return the wanted languages that a data set has."""
     return [one for one in dict.fromkeys(wanted) if one in chosen.dataset.languages]
 
 
 def require_languages(sets: Sequence[ChosenSet], wanted: Sequence[str]) -> None:
-    """Refuse a language that would be left out.
+    """Refuse a language that no data set has.
 
     Raises:
-        UsageError: a data set has none of the languages, or no data set has one of them.
+        UsageError: a data set has no wanted language, or a language belongs to no data set.
     """
     for chosen in sets:
         if not languages_of(chosen, wanted):
@@ -127,11 +127,10 @@ def require_languages(sets: Sequence[ChosenSet], wanted: Sequence[str]) -> None:
 
 
 def own_texts(options: ClipOptions, sets: Sequence[ChosenSet]) -> OwnTexts:
-    """Return the files of prompts and class names that the user named.
+    """Read the user's files of prompts and class names.
 
     Raises:
-        UsageError: one cannot be read, nothing is scored by it, or it would be scored as several
-            languages.
+        UsageError: a file cannot be read, no data set uses it, or it would serve several languages.
     """
     given = {"--template-file": options.template_file, "--classname-file": options.classname_file}
     for option, file in given.items():
@@ -146,7 +145,7 @@ def own_texts(options: ClipOptions, sets: Sequence[ChosenSet]) -> OwnTexts:
         if PROMPTED in one.tasks and len(languages) > 1:
             raise UsageError(
                 f"the class names in {names} are in one language, and {one.dataset.name} would be "
-                f"scored in {' and '.join(languages)}; give one of --languages"
+                f"scored in {' and '.join(languages)}; choose one language with --languages"
             )
     return OwnTexts(
         prompting=None if templates is None else Prompting(templates),
@@ -163,11 +162,11 @@ def work_of(
     settings: ClipSettings,
     texts: OwnTexts,
 ) -> TaskOnData:
-    """Return a task on a data set.
+    """Specify a task on a data set.
 
     Raises:
-        DataError: a file has no prompts or class names for it, or for other classes, or an element
-            is damaged.
+        DataError: a file lacks its prompts or class names, or has other classes, or an element is
+            damaged.
     """
     if dataset.damaged and not options.skip_damaged:
         raise DataError(f"{dataset.damaged[0]}; {SKIP}")
@@ -199,7 +198,7 @@ def cells_of_model(
     settings: Mapping[str, Setting],
     platform: Platform,
 ) -> Iterator[PlannedCell]:
-    """Yield a model's cells with their process, their machine and their time."""
+    """Yield a model's cells with their group, local files and expected time."""
     key = group_of(model.model)
     own = {"model": model.model.model_dump(mode="json")}
     files = tuple(filter(None, [model.model.weights.file]))
@@ -226,7 +225,7 @@ def cells_of_model(
 
 
 def axes_of(specification: ClipSpecification) -> dict[str, Setting]:
-    """Return what tells cells of one model, data set and task apart: language and texts."""
+    """Return the axes of a cell: its language and the user's own texts."""
     found: dict[str, Setting] = {}
     if specification.language != ENGLISH:
         found["language"] = specification.language
@@ -238,15 +237,15 @@ def axes_of(specification: ClipSpecification) -> dict[str, Setting]:
 
 
 def group_of(model: Model) -> str:
-    """Return the name of a model's process: all its data sets and tasks run in one."""
+    """Return the name of a model's group: one process runs all its data sets and tasks."""
     return f"{model.architecture}:{model.weights.tag or model.weights.sha256}"
 
 
 def require_own_files(planned: Sequence[PlannedCell]) -> None:
-    """Refuse cells whose results would lie in one file.
+    """Refuse cells whose results would share a file.
 
     Raises:
-        UsageError: two names differ only in characters that no file name has.
+        UsageError: two names differ only in characters that file names cannot have.
     """
     seen: dict[str, Cell] = {}
     for one in planned:
@@ -254,5 +253,5 @@ def require_own_files(planned: Sequence[PlannedCell]) -> None:
         if other is not one.cell:
             raise UsageError(
                 f"{other.scenario} and {one.cell.scenario} on {one.cell.adapter} would share a "
-                "file; rename one of the directories, or score them in two runs"
+                "file; rename a directory, or score them in two runs"
             )

@@ -1,4 +1,4 @@
-"""CLIP_benchmark's files of results: one JSON file per pair, written and read back."""
+"""CLIP_benchmark's files of results: write and read one JSON file per pair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from skymark.suites.clip.specification import ClipSpecification, LinearProbe
 UNSAFE = re.compile(r"[^\w.+=@-]", re.ASCII)
 NUMBERED = re.compile(r"(image|text)_retrieval_recall@\d+")
 LARGEST_BYTES = 16 << 20
-"""Of a file; those with all class names and templates have less than 1 MB."""
+"""Largest file; a file with all class names and templates has less than 1 MB."""
 SHORT_DIGEST = 8
 
 
@@ -42,10 +42,10 @@ class ClipBenchmarkFormat:
     """The format. Implements `skymark.suite.contract.ForeignFormat`."""
 
     def write(self, records: Iterable[Record], directory: Path) -> list[Path]:
-        """Write the `ok` records into a directory, and return their files.
+        """Write the `ok` records into a directory; returns their files.
 
         Raises:
-            UsageError: a file is there with other content, or cannot be written.
+            UsageError: a file exists with other content, or cannot be written.
         """
         contents: dict[str, bytes] = {}
         for record in records:
@@ -70,10 +70,10 @@ class ClipBenchmarkFormat:
         return list(files)
 
     def read(self, file: Path) -> ForeignFigures:
-        """Read the figures of one file; those that are NaN there are missing.
+        """Read the figures of one file, without any that are NaN.
 
         Raises:
-            DataError: it is none of CLIP_benchmark's.
+            DataError: CLIP_benchmark did not write the file.
         """
         try:
             if file.stat().st_size > LARGEST_BYTES:
@@ -101,7 +101,7 @@ class ClipBenchmarkFormat:
 
 
 def dumped(record: Record) -> dict[str, JsonValue]:
-    """Return a record as CLIP_benchmark has it: a figure that does not exist is null, not NaN."""
+    """Return a record in CLIP_benchmark's form; a missing figure is null, not NaN."""
     specification = ClipSpecification.of(record.cell)
     weights = specification.model.weights
     own = {one.name for one in ACCURACIES}
@@ -137,7 +137,7 @@ def _of_probe(record: Record, probe: LinearProbe, seed: int) -> dict[str, JsonVa
 
 
 def file_name(content: dict[str, JsonValue]) -> str:
-    """Return the name that CLIP_benchmark gives a file; what it is of stands in the file."""
+    """Return CLIP_benchmark's name for a file."""
     dataset = str(content["dataset"]).removeprefix("wds/")
     pretrained = Path(str(content["pretrained"])).name
     parts = (dataset, pretrained, content["model"], content["language"], content["task"])

@@ -1,4 +1,4 @@
-"""Guesses of a cell: the time that a round takes, and the memory that its model needs."""
+"""Estimates for a cell: the time of a round, and the memory of its model."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ OPERATIONS_PER_S: dict[Platform, dict[Precision, float]] = {
     "gpu": {"fp32": 3e13, "bf16": 2e14, "fp16": 2e14, "amp": 1.5e14},
     "tpu": {"fp32": 3e13, "bf16": 1e14, "fp16": 1e14, "amp": 1e14},
 }
-"""Floating-point operations per second that encoders reach: two cores with AVX-512, an H100.
-Assumed; the time of the same cell in an earlier run takes the place of the guess."""
+"""Floating-point operations per second of the encoders: two cores with AVX-512, an H100. Assumed;
+the time of the same cell in an earlier run replaces the guess."""
 
 MACHINE_FACTOR = 8.0
-"""How much faster or slower the machine may be. Assumed: 2 to 16 cores, A100 to H200."""
+"""Factor to the fastest and the slowest machine. Assumed: 2 to 16 cores, A100 to H200."""
 
 READING_S_PER_IMAGE = 0.004
-"""To read, decode and resize an image on one core, once per data set and preprocessing. Assumed:
-2 to 10 ms for photographs."""
+"""Seconds to read, decode and resize an image on one core. Assumed: 2 to 10 ms for photographs."""
 KEPT_S_PER_IMAGE = 0.0001
-"""To read the pixels that are kept. Assumed."""
+"""Seconds to read the cached pixels of an image. Assumed."""
 SET_UP_S = 3.0
-"""To build the classifier's prompts, score, and write down. Assumed."""
+"""Seconds to build prompts, score, and write the record. Assumed."""
 PROBE_S_PER_EPOCH_IMAGE = 2e-5
-"""To train a linear classifier on the features of one image. Assumed."""
+"""Seconds to train a linear classifier on the features of one image. Assumed."""
 PROBE_SEARCHES = 31
-"""Trainings of a search for the weight decay, and the last one."""
+"""Trainings of a search for the weight decay, with the final training."""
 TRAIN_IMAGES_PER_TEST_IMAGE = 5
-"""Size of a training split over that of its test split. Assumed."""
+"""Ratio of a training split to its test split. Assumed."""
 
 
 def guess(
     specification: ClipSpecification, dataset: DataSet, sizes: Sizes | None, platform: Platform
 ) -> Span | None:
-    """Return the seconds of one round; None where the size of model or data set is not known."""
+    """Return the seconds of one round; None if the size of model or data set is unknown."""
     if sizes is None or dataset.images is None:
         return None
     images, texts = dataset.images, texts_of(dataset)
@@ -75,25 +74,25 @@ def _probe_s(specification: ClipSpecification, images: int) -> float:
 CONTEXT_BYTES = 600 << 20
 """CUDA's context with the kernels of PyTorch. Assumed: 400 to 600 MiB on GPUs from A100 on."""
 USUAL_BATCH = 64
-"""Images of a batch that must fit where no size is given; the worker takes more where it can."""
+"""Images of a batch that must fit by default; the worker takes more if they fit."""
 TEXT_BATCH = 256
-"""Texts that are encoded at once."""
+"""Texts of a batch."""
 HELD_AT_ONCE = 2.0
-"""Memory of a forward pass over what its largest operation reads and writes: the residual stream
-lies beside it, and the allocator's blocks are larger than what is in them. Assumed."""
+"""Ratio of a forward pass's memory to the reads and writes of its largest operation: the residual
+stream needs memory, too, and the allocator rounds blocks up. Assumed."""
 PARAMETER_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "amp": 6}
-"""With automatic mixed precision, a copy in half precision lies beside the weights."""
+"""Automatic mixed precision adds a copy of the weights in half precision."""
 ACTIVATION_SHARE: dict[Precision, float] = {"fp32": 1.0, "bf16": 0.5, "fp16": 0.5, "amp": 0.75}
-"""Of the bytes that activations take in fp32."""
+"""Share of the activations' bytes in fp32."""
 
 
 def device_bytes(sizes: Sizes, precision: Precision, batch_size: int | None) -> int:
-    """Return the bytes that a model and one batch take on an accelerator.
+    """Return the bytes of a model and one batch on an accelerator.
 
     Args:
         sizes: of its architecture.
         precision: of the encoders.
-        batch_size: images per batch; None for the least that is worth having.
+        batch_size: images per batch; None for `USUAL_BATCH`.
     """
     weights = (sizes.image_parameters + sizes.text_parameters) * PARAMETER_BYTES[precision]
     images = sizes.image_bytes * (batch_size or USUAL_BATCH)

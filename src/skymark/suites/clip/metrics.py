@@ -1,4 +1,4 @@
-"""The metrics of CLIP models, and what tables, charts and comparisons make of them."""
+"""The metrics of CLIP models, for tables, charts and comparisons."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from statistics import fmean
 from skymark.model.metric import Better, Declaration, Distribution, Metric, Shown
 
 SCORE = "score"
-"""The figure that a task is known by; `score_of` takes it from the others."""
+"""Main figure of a task, from `score_of`."""
 DECODE_RATE = "decoded_images_per_s"
 ENCODE_RATE = "encoded_images_per_s"
-"""The figure that decides when there are rounds enough: accuracy does not vary."""
+"""Figure that decides the number of rounds: accuracy does not vary."""
 END_TO_END_RATE = "end_to_end_images_per_s"
 
 IMAGE_RECALL = "image_retrieval_recall@"
 TEXT_RECALL = "text_retrieval_recall@"
-"""Beginnings of the names of recalls, which a number follows."""
+"""Names of recalls, before their number of results."""
 
 COMMON_RECALLS = (1, 5, 10)
-"""Numbers of results that recall is declared at; others are shown as plain numbers."""
+"""Declared numbers of results for recall; tables show others as plain numbers."""
 
 
 def recall_names(k: int) -> tuple[str, str]:
@@ -28,11 +28,11 @@ def recall_names(k: int) -> tuple[str, str]:
 
 
 def score_of(metrics: Mapping[str, float]) -> float | None:
-    """Return the figure that the task of a round is known by; None where there is none.
+    """Return the main figure of a round's task; None without one.
 
-    It is acc1; of a multi-label set the mean average precision, of retrieval the mean of image and
-    text recall at the smallest number of results, of image-caption selection the share of instances
-    with both right.
+    Classification: acc1. Several labels: mean average precision. Retrieval: mean of image and text
+    recall at the smallest number of results. Image-caption selection: share of instances with
+    images and texts right.
     """
     for name in ("acc1", "lp_acc1", "mean_average_precision", "acc"):
         if name in metrics:
@@ -47,7 +47,7 @@ def score_of(metrics: Mapping[str, float]) -> float | None:
 
 
 def _accuracy(name: str, heading: str, description: str, gives_way: int = 1) -> Metric:
-    """Return a metric of some tasks that is computed from all scores and does not vary."""
+    """Return a metric of accuracy, which does not vary."""
     return Metric(
         name=name,
         heading=heading,
@@ -71,7 +71,7 @@ def _cost(
     *,
     own: bool = False,
 ) -> Metric:
-    """Return a metric that varies from round to round."""
+    """Return a metric of time or resources, which varies between rounds."""
     return Metric(
         name=name,
         heading=heading,
@@ -85,7 +85,11 @@ def _cost(
 
 ACCURACIES = (
     _accuracy("acc1", "acc1", "share of images whose class scores highest"),
-    _accuracy("acc5", "acc5", "share of images whose class is among the five highest; from 5 on"),
+    _accuracy(
+        "acc5",
+        "acc5",
+        "share of images whose class is among the five highest; five classes or more",
+    ),
     _accuracy("mean_per_class_recall", "class recall", "recall of each class, averaged"),
     _accuracy("mean_average_precision", "mAP", "average precision of each class, averaged"),
     *(
@@ -100,7 +104,7 @@ ACCURACIES = (
             _accuracy(
                 recall_names(k)[1],
                 f"text R@{k}",
-                f"share of images with one of their texts among the {k} nearest",
+                f"share of images with a caption among the {k} nearest",
             ),
         )
     ),
@@ -133,8 +137,8 @@ METRICS = (
         name=ENCODE_RATE,
         heading="encoded images/s",
         unit="1/s",
-        description="images per second from the kept pixels through the image encoder to features "
-        "in host memory; absent where an earlier cell's features were used",
+        description="images per second from cached pixels through the image encoder to features in "
+        "host memory; absent if an earlier cell computed the features",
         better="higher",
         compared=True,
         shown=Shown(format="count", gives_way=2),
@@ -143,8 +147,8 @@ METRICS = (
         DECODE_RATE,
         "decoded images/s",
         "1/s",
-        "images read, decoded, resized and kept as pixels per second, on all cores of the worker; "
-        "absent where the pixels were there",
+        "images read, decoded, resized and cached per second, on all cores of the worker; absent "
+        "if the cache had the pixels",
         Shown(format="count", gives_way=4),
         "higher",
         own=True,
@@ -153,8 +157,8 @@ METRICS = (
         END_TO_END_RATE,
         "end-to-end images/s",
         "1/s",
-        "images per second of decoding, image and text encoders and scoring together; absent "
-        "unless all of it was done for the cell",
+        "images per second of decoding, both encoders and scoring together; absent if an earlier "
+        "cell did a part",
         Shown(format="count", gives_way=3),
         "higher",
         own=True,
@@ -177,7 +181,7 @@ METRICS = (
         "other_s",
         "other s",
         "s",
-        "time of all else in the timed region: reading of kept pixels, tokenizer, scoring",
+        "other time in the timed region: reading of cached pixels, tokenizer, scoring",
         Shown(gives_way=5),
     ),
     _cost(
@@ -191,7 +195,7 @@ METRICS = (
         "peak_device_bytes",
         "device mem",
         "B",
-        "largest memory that the model and its batches held on the accelerator",
+        "largest memory of the model and its batches on the accelerator",
         Shown(format="size", gives_way=4),
         own=True,
     ),
@@ -199,7 +203,7 @@ METRICS = (
         "energy_j",
         "energy J",
         "J",
-        "energy that the accelerator, or else the CPU package, took in the timed region",
+        "energy of the accelerator, or else of the CPU package, in the timed region",
         Shown(gives_way=7),
         own=True,
     ),
@@ -222,7 +226,7 @@ METRICS = (
     Metric(
         name="damaged_elements",
         heading="damaged",
-        description="damaged elements that were left out, as --skip-damaged asks",
+        description="damaged elements that --skip-damaged left out",
         scale="exact",
         integer=True,
         own=True,
@@ -239,7 +243,7 @@ METRICS = (
     Metric(
         name="classes",
         heading="classes",
-        description="classes that images are told apart by",
+        description="classes of the data set",
         scale="exact",
         integer=True,
         own=True,
@@ -283,7 +287,7 @@ DECLARATION = Declaration(
         "Similarities are computed in fp32, whatever the encoders' precision is.",
         "Encoders run on batches of the cell's shapes before the clock starts.",
         "Decoding, encoding and end to end are three rates; each counts only the cell's own work.",
-        "The pixels after resizing and cropping are kept as 8-bit integers, which is exact.",
+        "Pixels after resizing and cropping are cached as 8-bit integers, which is exact.",
     ),
     legend="score is the task's own figure",
     oracle=(

@@ -1,4 +1,4 @@
-"""Names on the command line: globs, files of names, and answers to a name that is not known."""
+"""Names on the command line: globs, files of names, and hints for unknown names."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ ALL = "all"
 WILDCARDS = frozenset("*?[")
 NEAREST = 4
 LONGEST_LIST_BYTES = 1 << 20
-"""Of a file of names; a longer one is something else."""
+"""Limit for a file of names."""
 
 
 def expanded(names: Iterable[str], kind: str) -> list[str]:
-    """Return names with each file of names replaced by its lines.
-
-    Empty lines, and those that begin with ``#``, are left out.
+    """Replace each file of names by its lines, without empty lines and ``#`` comments.
 
     Args:
-        names: as they were typed.
-        kind: of what they are the names, for messages.
+        names: from the command line.
+        kind: noun for messages, such as model.
 
     Raises:
-        UsageError: a file of names cannot be read, or has none.
+        UsageError: a file of names cannot be read, or is empty.
     """
     found: list[str] = []
     for name in names:
@@ -60,7 +58,7 @@ def matching(pattern: str, known: Sequence[str], kind: str) -> list[str]:
     """Return the known names that a pattern matches, in order.
 
     Raises:
-        UsageError: it matches none.
+        UsageError: it matches no name.
     """
     found = [name for name in known if fnmatchcase(name, pattern)]
     if not found:
@@ -69,7 +67,7 @@ def matching(pattern: str, known: Sequence[str], kind: str) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint to the known names that are most like one that is not known."""
+    """Return a hint with the known names most similar to an unknown name."""
     by_folded = {one.casefold(): one for one in known}
     near = get_close_matches(name.casefold(), by_folded, n=NEAREST, cutoff=0.5)
     if not near:

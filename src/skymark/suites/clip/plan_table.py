@@ -25,12 +25,12 @@ SECONDS_PER_HOUR = 3600
 
 @dataclass(frozen=True)
 class Share:
-    """The part of a plan that one adapter has."""
+    """One model's part of a plan."""
 
     adapter: str
     cells: tuple[PlannedCell, ...]
     bytes: int | None
-    """Most memory that one of its cells needs on an accelerator."""
+    """Largest memory of its cells on an accelerator."""
     time: Span
 
 
@@ -40,14 +40,14 @@ class HourlyPrice:
 
     usd: float
     machine: str | None = None
-    """Of the catalogue, with the place; None for a price that the user gave."""
+    """Name in the catalogue, with the provider; None for the user's own price."""
     workers: Workers | None = None
-    """That share its GPUs; None where one process runs on one."""
+    """Workers that share its GPUs; None for one process on one GPU."""
     time: Span | None = None
-    """Of the whole plan with these workers."""
+    """Time of the whole plan with these workers."""
 
     def of(self, time_s: float) -> float:
-        """Return what a time on one GPU costs in USD, while the others work, too."""
+        """Return the USD of a time on one GPU while all GPUs work."""
         gpus = 1 if self.workers is None else self.workers.working
         return time_s / SECONDS_PER_HOUR * self.usd / gpus
 
@@ -55,10 +55,10 @@ class HourlyPrice:
 def price_of(
     plan: Plan, profile: str, hourly_price: float | None, infra: str | None
 ) -> HourlyPrice | None:
-    """Return the price that was given, or that of the cheapest machine; None for neither.
+    """Return the user's price, or the cheapest machine's; None without both options.
 
     Raises:
-        UsageError: both are given.
+        UsageError: the command line has both.
     """
     if hourly_price is not None and infra is not None:
         raise UsageError("--hourly-price and --infra both give the price; leave one out")
@@ -83,7 +83,7 @@ def price_of(
 
 
 def shares_of(plan: Plan) -> list[Share]:
-    """Return the part of each adapter, in the plan's order."""
+    """Return the part of each model, in the plan's order."""
     history = read_history(DEFAULT_RESULTS, plan, latest=LATEST)
     suite = suite_named(plan.suite)
     by_adapter: dict[str, list[PlannedCell]] = {}
@@ -101,19 +101,19 @@ def shares_of(plan: Plan) -> list[Share]:
 
 
 def largest_need(suite: Suite, cells: Sequence[PlannedCell]) -> int | None:
-    """Return the most memory that a group needs on an accelerator; None where none is known."""
+    """Return the largest memory of a group on an accelerator; None if unknown."""
     groups = {one.group: one.cell for one in cells}
     needs = [suite.device_bytes(cell) for cell in groups.values()]
     return max((need for need in needs if need is not None), default=None)
 
 
 def time_of(plan: Plan, cells: Sequence[PlannedCell], history: Sequence[PastRun]) -> Span:
-    """Return the time that some cells of a plan take."""
+    """Return the time of some cells of a plan."""
     return run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
 
 
 def share_lines(shares: Sequence[Share], price: HourlyPrice | None) -> list[str]:
-    """Return a table with a line per model: its pairs, its memory, its time, its price."""
+    """Return a table with a line per model: pairs, memory, time, price."""
     head = ["model", "pairs", "data sets", "GPU memory", "time"]
     rows = [head if price is None else [*head, "USD"]]
     for one in shares:
@@ -132,7 +132,7 @@ def share_lines(shares: Sequence[Share], price: HourlyPrice | None) -> list[str]
 
 
 def pair_lines(plan: Plan) -> list[str]:
-    """Return a line per pair: adapter, scenario and variant, and the time of a round."""
+    """Return a line per pair: model, data set and task, and the time of a round."""
     return aligned(
         [
             [
@@ -147,10 +147,7 @@ def pair_lines(plan: Plan) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines with columns one below another.
-
-    A `rich.table.Table` of ten thousand rows takes many seconds.
-    """
+    """Return rows as lines with aligned columns; a `rich.table.Table` of 10,000 rows is slow."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -159,7 +156,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def summary(plan: Plan, shares: Sequence[Share], price: HourlyPrice | None) -> str:
-    """Return what the whole plan comes to, in a few words."""
+    """Describe the whole plan in a few words."""
     groups = {one.group for one in plan.runnable}
     scenarios = {one.cell.scenario for one in plan.runnable}
     needs = [one.bytes for one in shares if one.bytes is not None]

@@ -1,4 +1,4 @@
-"""The worker's side of the clip suite: one model, loaded once for all cells of its group."""
+"""The clip suite's worker: load a model once, and score all cells of its group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from skymark.suites.clip.reading.samples import LeftOut
 
 MOST_SAID = 100
-"""Damaged elements that a cell's log names."""
+"""Limit for damaged elements in a cell's log."""
 LIBRARIES = ("torch", "torchvision", "open_clip_torch", "numpy", "pillow")
 
 
@@ -42,13 +42,13 @@ class ClipRunner:
         self._scorer = Scorer(cache)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the libraries that figures depend on."""
+        """Return the versions of libraries that affect figures."""
         from importlib.metadata import version
 
         return {name: version(name) for name in LIBRARIES}
 
     def prepare(self, cell: Cell) -> None:
-        """Fetch the cell's data, check it and the model's name, decode and resize its images."""
+        """Fetch and check the cell's data, check the model, decode and resize the images."""
         import_open_clip()
         from skymark.suites.clip.encoding.loading import check_file, preprocessing_of
         from skymark.suites.clip.pixels.building import ensure_map
@@ -72,7 +72,7 @@ class ClipRunner:
             ensure_map(self._cache, opened, preprocessing)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
-        """Score a cell, and verify on what."""
+        """Score a cell, and check its data and features."""
         del effort
         import_open_clip()
         from skymark.suites.clip.encoding.timed import EnergyMeter, energy_metrics
@@ -118,11 +118,11 @@ class ClipRunner:
         )
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         self._encoder = None
 
     def _encoder_for(self, specification: ClipSpecification) -> Encoder:
-        """Return the group's model under a cell's settings; loaded again where they change it."""
+        """Return the group's model with a cell's settings; other settings load it again."""
         import torch
 
         from skymark.suites.clip.encoding.batches import bound_memory, return_freed_memory
@@ -149,7 +149,7 @@ class ClipRunner:
 
 
 def _left_out(outcome: Outcome) -> list[LeftOut]:
-    """Return the damaged elements of all splits, which were not scored."""
+    """Return the skipped damaged elements of all splits."""
     return [one for split in outcome.scored.splits for one in split.opened.samples.left_out]
 
 
@@ -187,7 +187,7 @@ def _metrics(
 
 
 def _rates(opened: Opened, outcome: Outcome, timed_ns: int) -> dict[str, float]:
-    """Return images per second: each rate only where its work was done for this cell."""
+    """Return images per second; a rate is absent if an earlier cell did its work."""
     work, images = outcome.work, outcome.scored.images
     pairs = zip(opened.pixels, opened.decode_ns, strict=True)
     decoded = [(len(pixels), time_ns) for pixels, time_ns in pairs if time_ns is not None]
@@ -204,13 +204,13 @@ def _rates(opened: Opened, outcome: Outcome, timed_ns: int) -> dict[str, float]:
 
 
 def say(text: str) -> None:
-    """Write a text to the cell's log, which standard output is."""
+    """Write a text to standard output, the cell's log."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
-    """Return all columns; they are empty where the features of an earlier cell were scored."""
+    """Return all columns; empty if the cell used features of an earlier cell."""
     work = outcome.work
     return {
         "batch": tuple(range(len(work.image_batches))),

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from skymark.suites.clip.specification import ClipSpecification, LinearProbe
 
 REMEMBERED_BYTES = 2 << 30
-"""Features that are kept for further tasks and languages on the same images."""
+"""Limit for features in memory, for further tasks and languages on the same images."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What a cell is to be scored on: the split to score first."""
+    """Data of a cell: its splits, first the scored split."""
 
     splits: tuple[OpenedSplit, ...]
     prompts: Prompts | None
     pixels: tuple[PixelMap, ...] = ()
     decode_ns: tuple[int | None, ...] = ()
-    """Time in which each split was decoded for this cell; None where it was not."""
+    """Time of decoding each split for this cell; None if it was decoded before."""
 
     @property
     def texts(self) -> list[str]:
-        """Prompts class by class, or captions image by image; none for a linear probe."""
+        """Prompts class by class, or captions image by image; empty for a linear probe."""
         if self.prompts is not None:
             names = self.prompts.classes
             return [text for name in names for text in self.prompts.of_class(name)]
@@ -53,17 +53,17 @@ class Opened:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Metrics of a cell, and what they were computed from."""
+    """Metrics of a cell, and their data."""
 
     metrics: dict[str, float]
     scored: Scored
     work: EncoderTime
     report: Callable[[], str] | None = None
-    """Makes a table of the classes, for the cell's log; nothing that a user's program waits for."""
+    """Makes a table of the classes for the cell's log, after the clock has stopped."""
 
 
 class Scorer:
-    """Scores cells of one model; remembers features that further cells have use for."""
+    """Scorer of one model's cells; remembers features for further cells."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
@@ -71,14 +71,14 @@ class Scorer:
         self._classifiers: dict[str, tuple[list[str], Any]] = {}
 
     def forget(self) -> None:
-        """Forget all features: the model or its precision is another one."""
+        """Forget all features, for another model or precision."""
         self._features.clear()
         self._classifiers.clear()
 
     # Opening
 
     def check(self, specification: ClipSpecification, opened: OpenedSplit) -> Prompts | None:
-        """Return a cell's prompts, if its task has any.
+        """Check a cell's labels or captions, and return its prompts; None without prompts.
 
         Raises:
             DataError: they are missing, or do not fit the labels.
@@ -95,7 +95,7 @@ class Scorer:
         """Open a cell's splits.
 
         Raises:
-            DataError: one is not there, damaged, or of another kind than the task.
+            DataError: a split is missing, damaged, or does not fit the task.
         """
         check_fingerprint(specification.source, specification.split)
         splits = tuple(
@@ -113,7 +113,7 @@ class Scorer:
         return Opened(splits, prompts[0])
 
     def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
-        """Add the pixels of all splits, decoded now where no process has done so before."""
+        """Add the pixels of all splits; decodes them if the cache lacks them."""
         from skymark.suites.clip.pixels.building import ensure_map
 
         pixels = tuple(
@@ -134,7 +134,7 @@ class Scorer:
         encoder.warm(pixels, [] if is_built else opened.texts)
 
     def expected_texts(self, specification: ClipSpecification, opened: Opened) -> Sequence[str]:
-        """Return the texts that a cell has to encode, read from the data set's files again."""
+        """Read a cell's texts from the data set's files again."""
         if specification.task == "zeroshot_classification":
             prompts = prompts_for(specification, opened.splits[0])
             return [text for name in prompts.classes for text in prompts.of_class(name)]
@@ -208,7 +208,7 @@ class Scorer:
 def _matched(
     specification: ClipSpecification, texts: Sequence[str], split: ScoredSplit, encoder: Encoder
 ) -> Outcome:
-    """Score images against their captions: retrieval, or selection."""
+    """Score images against their captions, for retrieval or selection."""
     import torch
 
     from skymark.suites.clip.oracle.verdict import Scored

@@ -1,4 +1,4 @@
-"""The specification of a cell: model, data set and task, with all that decides its figures."""
+"""The specification of a cell: model, data set, task, and all settings of its figures."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ image."""
 Precision = Literal["fp32", "bf16", "fp16", "amp"]
 
 WORK_VERSION = 1
-"""Of preprocessing, prompts, metrics and oracle: raise it when the same cell would get other
-figures, so that earlier records are not reused."""
+"""Version of preprocessing, prompts, metrics and oracle. Raise it when cells would get other
+figures, so that runs reuse no earlier records."""
 
 Positive = Annotated[int, Field(ge=1)]
 
 
 OPEN_CLIP_DEFAULT = "default"
-"""Stands for open_clip's default preprocessing where a tag would."""
+"""Word for open_clip's default preprocessing in place of a tag."""
 
 
 def left_out(content: dict[str, JsonValue], **defaults: JsonValue) -> dict[str, JsonValue]:
-    """Return a content without the fields that have these values."""
+    """Return a content without fields at their default values."""
     return {
         name: value
         for name, value in content.items()
@@ -44,7 +44,7 @@ def left_out(content: dict[str, JsonValue], **defaults: JsonValue) -> dict[str, 
 
 
 class Weights(Frozen):
-    """Weights of a model: a tag that open_clip knows, or a file of the user's own."""
+    """Weights of a model: a tag of open_clip, or the user's own file."""
 
     tag: str | None = None
     file: str | None = None
@@ -52,7 +52,7 @@ class Weights(Frozen):
     sha256: str | None = None
     """Hex digest of the file's content; None for a tag."""
     preprocessing_of: str | None = None
-    """Tag whose preprocessing a file takes; None for open_clip's default, and for a tag."""
+    """Tag that decides a file's preprocessing; None for open_clip's default, and for a tag."""
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
@@ -76,33 +76,33 @@ class Model(Frozen):
     """An architecture with its weights."""
 
     architecture: str
-    """As open_clip calls it, such as ``ViT-B-32``."""
+    """Name in open_clip, such as ``ViT-B-32``."""
     weights: Weights
 
 
 class Source(Frozen):
-    """The place that a data set is read from, and its layout there."""
+    """Address and layout of a data set."""
 
     name: str
-    """As the user wrote it, such as ``wds/vtab/cifar10``."""
+    """Name from the command line, such as ``wds/vtab/cifar10``."""
     kind: Literal["hub", "directory", "url"]
     address: str
-    """``OWNER/NAME`` on the hub, an absolute directory, or an address below which its files lie."""
+    """``OWNER/NAME`` on the hub, an absolute directory, or an http address."""
     layout: Literal["webdataset", "folder"]
     fingerprint: str | None = None
-    """SHA-256 hex digest of the names and sizes of a directory's files when the run was planned;
-    None for what lies elsewhere."""
+    """SHA-256 hex digest of the names and sizes of a directory's files at the time of the plan;
+    None for the hub and addresses."""
 
 
 class FileEntry(Frozen):
-    """A file with prompts or class names for data sets, and the entry of the cell's own."""
+    """The user's own file of prompts or class names, and its entry for the cell."""
 
     path: str
-    """Absolute."""
+    """Absolute path."""
     sha256: str
-    """Hex digest of its content."""
+    """Hex digest of the content."""
     entry: str
-    """Name of the data set there."""
+    """Name of the data set in the file."""
 
 
 class LinearProbe(Frozen):
@@ -114,8 +114,8 @@ class LinearProbe(Frozen):
     learning_rate: float = Field(default=0.1, gt=0, allow_inf_nan=False)
     batch_size: Positive = 64
     val_proportion: float = Field(default=0.0, ge=0, lt=1)
-    """Part of the training images that the weight decay is searched on; 0 for no search, unless
-    there is a split for it."""
+    """Share of the training images for the search of the weight decay; 0 for no search, unless
+    `val_split` is set."""
     train_split: str = "train"
     val_split: str | None = None
     normalize: bool = True
@@ -123,7 +123,7 @@ class LinearProbe(Frozen):
 
 
 class ClipSpecification(Frozen):
-    """What a cell carries from the planning side to the worker's; all of it is hashed."""
+    """Specification of a cell, from the plan to the worker; the cell's hash covers all of it."""
 
     work_version: int = WORK_VERSION
     model: Model
@@ -131,26 +131,26 @@ class ClipSpecification(Frozen):
     task: Task
     split: str = "test"
     language: str = "en"
-    """Of class names and templates."""
+    """Language of class names and templates."""
     prompt_file: FileEntry | None = None
-    """Of zero-shot classification; None for the data set's own templates."""
+    """Prompts of zero-shot classification; None for the data set's own templates."""
     name_file: FileEntry | None = None
-    """Likewise; None for the data set's own class names."""
+    """Class names of zero-shot classification; None for the data set's own."""
     precision: Precision = "fp32"
     batch_size: Positive | None = None
-    """Images per batch; None for the most that the memory given takes."""
+    """Images per batch; None for the largest batch that fits into memory."""
     compile: bool = False
-    """Whether encoders go through ``torch.compile``."""
+    """Whether ``torch.compile`` compiles the encoders."""
     channels_last: bool = False
     drop_text_tail: bool = True
-    """Whether text positions after the last end token of a batch are left out."""
+    """Whether encoders skip text positions after the last end token of a batch."""
     recall_k: tuple[Positive, ...] = (5,)
     """Numbers of results that retrieval's recall is taken at."""
     linear_probe: LinearProbe | None = None
-    """Of a linear probe, and of nothing else."""
+    """Training of a linear probe; None for other tasks."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     skip_damaged: bool = False
-    """Whether damaged elements are left out and counted, in place of a refusal."""
+    """Whether scoring skips and counts damaged elements, or refuses them."""
 
     @model_validator(mode="after")
     def _has_a_probe_where_it_trains_one(self) -> Self:

@@ -54,7 +54,7 @@ EFFORTS: dict[str, Effort] = {
 
 
 USUAL_PIXELS = "shortest bicubic"
-"""Of weights that open_clip does not know."""
+"""Preprocessing of weights without a tag."""
 REQUIREMENTS = (
     *WORKER,
     *("huggingface_hub", "open_clip_torch", "safetensors", "sentencepiece", "torch"),
@@ -108,7 +108,7 @@ class ClipSuite(Suite):
         ]
 
     def adapters(self) -> list[Row]:
-        """Return a line per architecture and tag whose activations fit."""
+        """Return a line per fitting architecture and tag."""
         known = registry().architectures
         return [
             {
@@ -148,23 +148,23 @@ class ClipSuite(Suite):
         return VENV
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
-        """Return the venv by model, or once where none is named."""
+        """Return the venv of each model, or of the suite without models."""
         return {one.name: VENV for one in chosen_models(adapters)} if adapters else {SUITE: VENV}
 
     def adapter_reference(self, cell: Cell) -> str:
-        """Return a model as the command line takes it, a file with its path."""
+        """Return a model's name for the command line, with the path of a file."""
         model = ClipSpecification.of(cell).model
         return f"{model.architecture}:{model.weights.tag or model.weights.file}"
 
     def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
-        """Return PyTorch, which computes wherever there is an accelerator."""
+        """Return PyTorch, the library for all accelerators."""
         del cell, platform
         return DeviceLibrary(name="torch", measured="torch")
 
     def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
-        """Bring data sets that lie elsewhere onto this disk: workers see no token of the hub.
+        """Fetch data sets to this disk: workers have no token of the hub.
 
-        What cannot be fetched is announced, and the cells that need it fail; others go on.
+        A failure is announced, and only the cells of that data set fail.
         """
         from skymark.suites.clip.reading.fetching import fetch, splits_of
 
@@ -179,12 +179,12 @@ class ClipSuite(Suite):
                 announce(str(error))
 
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
-        """Return one cell for each data set and preprocessing, which its worker looks after."""
+        """Return a cell for each data set and preprocessing; its worker prepares both."""
         del cache
         return list({preparation_of(cell): cell for cell in reversed(list(cells))}.values())
 
     def device_bytes(self, cell: Cell) -> int | None:
-        """Return the memory that a model and a batch need on an accelerator."""
+        """Return the memory of a model and a batch on an accelerator."""
         specification = ClipSpecification.of(cell)
         sizes = registry().architectures[specification.model.architecture].sizes
         if sizes is None:
@@ -192,9 +192,9 @@ class ClipSuite(Suite):
         return device_bytes(sizes, specification.precision, specification.batch_size)
 
     def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
-        """Whether throughput is known as precisely as the effort asks: accuracy does not vary.
+        """Whether throughput is as precise as the effort asks: accuracy does not vary.
 
-        A cell that scores the features of an earlier one has no throughput of its own.
+        A cell with features of an earlier cell has no throughput of its own.
         """
         del cell
         if rounds and not any(ENCODE_RATE in one.metrics for one in rounds):
@@ -202,7 +202,7 @@ class ClipSuite(Suite):
         return is_precise_enough(rounds, self.declaration.metric(ENCODE_RATE), effort)
 
     def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
-        """Return the metrics over all rounds, and the figure that the task is known by."""
+        """Return the metrics over all rounds, with the task's main figure."""
         found = super().figures(rounds)
         score = score_of({name: figure.value for name, figure in found.items()})
         return found if score is None else {SCORE: Figure(value=score), **found}
@@ -210,7 +210,7 @@ class ClipSuite(Suite):
     def warnings(
         self, rounds: Sequence[RoundResult], effort: Effort
     ) -> tuple[StabilityWarning, ...]:
-        """Return what makes throughput doubtful over several rounds, and accuracy that varied."""
+        """Return warnings about throughput over several rounds, and about accuracy that varied."""
         if len(rounds) < 2:
             return ()
         return (
@@ -220,9 +220,9 @@ class ClipSuite(Suite):
 
 
 def preparation_of(cell: Cell) -> tuple[str, ...]:
-    """Return what is made before a cell is measured: the pixels of splits for a model.
+    """Return a key of a cell's preparation: the pixels of its splits.
 
-    Models with one image size, and one way of resizing to it, share their pixels.
+    Models with equal image size and resizing share their pixels.
     """
     specification = ClipSpecification.of(cell)
     architecture, weights = specification.model.architecture, specification.model.weights
@@ -240,7 +240,7 @@ def preparation_of(cell: Cell) -> tuple[str, ...]:
 
 
 def _varied(rounds: Sequence[RoundResult]) -> list[StabilityWarning]:
-    """Return a warning of a figure that is the same by definition, and was not."""
+    """Return a warning for an accuracy that differs between rounds."""
     varied = [
         metric.heading
         for metric in ACCURACIES

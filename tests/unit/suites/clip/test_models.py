@@ -51,7 +51,7 @@ def test_weights_of_another_activation_are_refused_with_the_architecture_that_fi
         ("ViT-B-32:laion2b_s34b", "did you mean laion2b_s34b_b79k"),
         ("ViT-B-32", "names no weights"),
         ("ViT-B-32:./absent.pt", "there is no checkpoint"),
-        ("hf-hub:laion/CLIP:x", "named by their architecture"),
+        ("hf-hub:laion/CLIP:x", "begins with an architecture"),
         ("nothing*", "no model matches"),
     ],
 )

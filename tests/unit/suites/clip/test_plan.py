@@ -230,7 +230,7 @@ def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tm
     file.write_text(json.dumps({"vtab/cifar10": CIFAR[:9]}))
     with pytest.raises(UsageError, match="9 class names for vtab/cifar10, which has 10 classes"):
         planned("wds/vtab/cifar10", classname_file=str(file))
-    with pytest.raises(UsageError, match="no class names for wds/mnist, but for vtab/cifar10"):
+    with pytest.raises(UsageError, match="no class names for wds/mnist, but only for vtab/cifar10"):
         planned("wds/mnist", classname_file=str(file))
     with pytest.raises(UsageError, match="leave --classname-file out"):
         planned("wds/mscoco_captions", classname_file=str(file))
@@ -239,7 +239,7 @@ def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tm
     (tmp_path / "pets.json").write_text(json.dumps({"mine": ["a", "b", "c"]}))
     pets = {"classname_file": str(tmp_path / "pets.json")}
     mine = str(web_set(**german))
-    with pytest.raises(UsageError, match="mine would be scored in en and de; give one of"):
+    with pytest.raises(UsageError, match="mine would be scored in en and de; choose one language"):
         planned(mine, languages=("en", "de"), **pets)
     assert len(planned(mine, languages=("de",), **pets)) == 1
 
@@ -248,5 +248,5 @@ def test_a_file_of_prompts_that_nothing_is_scored_by_is_refused(planned, tmp_pat
     (tmp_path / "mine.json").write_text('{"vtab/cifar10": ["{c}"]}')
     with pytest.raises(UsageError, match="leave --template-file out"):
         planned("wds/mscoco_captions", template_file=str(tmp_path / "mine.json"))
-    with pytest.raises(UsageError, match="no prompts for wds/mnist, but for vtab/cifar10"):
+    with pytest.raises(UsageError, match="no prompts for wds/mnist, but only for vtab/cifar10"):
         planned("wds/mnist", template_file=str(tmp_path / "mine.json"))

@@ -1,4 +1,4 @@
-"""From names to data sets: CLIP_benchmark's public ones, directories, collections, lists."""
+"""Data sets by name: CLIP_benchmark's public data sets, directories, collections, lists."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from skymark.suites.clip.specification import Source, Task
 
 FILE = "public.toml"
 PREFIX = "wds/"
-"""Of the names of data sets in CLIP_benchmark's webdataset layout."""
+"""Start of the names of public data sets, which have CLIP_benchmark's webdataset layout."""
 OWNER = "clip-benchmark"
-"""Who serves them on the hub."""
+"""Their owner on the hub."""
 
 COLLECTIONS = {
     "imagenet_robustness": (
@@ -45,7 +45,7 @@ COLLECTIONS = {
         )
     ),
 }
-"""Names of several data sets, as CLIP_benchmark has them."""
+"""CLIP_benchmark's names for several data sets."""
 
 HUB_PAGE = re.compile(
     r"https://huggingface\.co/datasets/([\w.-]+/[\w.-]+)(?:/(?:tree|resolve)/main)?/?"
@@ -53,7 +53,7 @@ HUB_PAGE = re.compile(
 
 
 class PublicSet(Frozen):
-    """An entry of the file."""
+    """An entry of `public.toml`."""
 
     title: str
     task: Task
@@ -77,13 +77,13 @@ def public_set(name: str, root: str | None, split: str) -> DataSet:
     """Return a public data set.
 
     Args:
-        name: one of `public_sets`.
-        root: a directory or an address where data sets lie, with ``{dataset}`` or
-            ``{dataset_cleaned}`` (slashes as dashes) for the name; None for the hub.
-        split: the one that is to be scored.
+        name: a key of `public_sets`.
+        root: a directory or an address of data sets, with ``{dataset}`` or ``{dataset_cleaned}``
+            (slashes as dashes) for the name; None for the hub.
+        split: to score.
 
     Raises:
-        UsageError: nobody is known to serve it, or it is not in the directory.
+        UsageError: the hub does not serve it, or the directory does not have it.
     """
     one = public_sets()[name]
     if root is None and not one.hub:
@@ -104,10 +104,10 @@ def public_set(name: str, root: str | None, split: str) -> DataSet:
 
 
 def set_below(name: str, root: str, split: str) -> DataSet:
-    """Return a data set at the place that a root says; of what lies elsewhere little is known.
+    """Return a data set below a root; at an address, its sizes are unknown.
 
     Raises:
-        UsageError: it is not there, or in no known layout.
+        UsageError: the root does not have it, or it has no known layout.
     """
     source = source_of(name, root)
     if source.kind != "directory":
@@ -119,10 +119,10 @@ def set_below(name: str, root: str, split: str) -> DataSet:
 
 
 def source_of(name: str, root: str | None) -> Source:
-    """Return the place of a data set in the webdataset layout.
+    """Return the source of a data set in the webdataset layout.
 
     Raises:
-        UsageError: there is no such directory.
+        UsageError: the directory does not exist.
     """
     plain = name.removeprefix(PREFIX)
     cleaned = plain.replace("/", "-")
@@ -153,7 +153,7 @@ TASKS: tuple[Task, ...] = get_args(Task)
 
 
 class ChosenSet(Frozen):
-    """A data set that was asked for, with the tasks on it."""
+    """A chosen data set and its chosen tasks."""
 
     dataset: DataSet
     tasks: tuple[Task, ...]
@@ -162,18 +162,18 @@ class ChosenSet(Frozen):
 def chosen_sets(
     names: Iterable[str], tasks: Iterable[str], root: str | None, split: str
 ) -> list[ChosenSet]:
-    """Return the data sets that names stand for, each once, in order.
+    """Choose data sets by name, each once, in order.
 
     Args:
         names: public names, directories, collections, globs, ``all`` or files of names; a name can
             end in ``:TASK``.
-        tasks: what is to be done with all of them, where they serve it; none for each one's own.
-        root: where public data sets lie; None for the hub.
-        split: the one that is to be scored.
+        tasks: for every data set that serves them; empty for each data set's own task.
+        root: of public data sets, as for `public_set`.
+        split: to score.
 
     Raises:
-        UsageError: a name or a task is unknown, a data set serves none of the tasks, a directory
-            is in no known layout, or two data sets have one name.
+        UsageError: a name or a task is unknown, a data set serves no task, a directory has no known
+            layout, or two data sets have one name.
     """
     wanted = checked_tasks(tasks)
     found: dict[str, ChosenSet] = {}
@@ -193,7 +193,7 @@ def chosen_sets(
             if before is not None and before.dataset.source != dataset.source:
                 raise UsageError(
                     f"{before.dataset.source.address} and {dataset.source.address} would both be "
-                    f"called {dataset.name}; rename one of the directories"
+                    f"called {dataset.name}; rename a directory"
                 )
             if served:
                 both = (*before.tasks, *served) if before else served
@@ -205,10 +205,10 @@ def chosen_sets(
 
 
 def require_own_places(datasets: Iterable[DataSet]) -> None:
-    """Refuse two names for the images of one place.
+    """Refuse two names for the same images.
 
     Raises:
-        UsageError: two data sets lie at one place, of which one at least has another name there.
+        UsageError: two data sets have one address.
     """
     seen: dict[str, DataSet] = {}
     for one in datasets:
@@ -236,7 +236,7 @@ def checked_tasks(names: Iterable[str]) -> tuple[Task, ...]:
 
 
 def chosen_set(name: str, root: str | None, split: str) -> DataSet:
-    """Return the data set that one name stands for.
+    """Choose a data set by one name.
 
     Raises:
         UsageError: there is no such data set.
@@ -250,7 +250,7 @@ def chosen_set(name: str, root: str | None, split: str) -> DataSet:
         if path.is_dir():
             return local_set(path, real_path(path).name, split)
     if name.startswith((".", "/", "~")) and path.suffix != ".json":
-        raise UsageError(f"there is no directory {name}; name one that holds a data set")
+        raise UsageError(f"there is no directory {name}; give the directory of a data set")
     if path.suffix == ".json":
         return sugar_crepe(path, f"sugar_crepe/{path.stem}")
     near = nearest(name if name.startswith(PREFIX) else f"{PREFIX}{name}", public_sets())
@@ -261,7 +261,7 @@ def chosen_set(name: str, root: str | None, split: str) -> DataSet:
 
 
 def _listed(name: str, root: str | None) -> list[str] | None:
-    """Return the public names that ``all``, a collection or a glob stands for; else None."""
+    """Return the public names of ``all``, a collection or a glob; None for another name."""
     reachable = [one for one, public in public_sets().items() if public.hub or root is not None]
     if name == ALL:
         return reachable

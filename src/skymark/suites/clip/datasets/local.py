@@ -1,4 +1,4 @@
-"""Data sets as plans know them, and those in a directory of one's own."""
+"""Data sets of a plan, and their making from the user's own directory."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from skymark.tar_files import printable
 
 
 class DataSet(Frozen):
-    """A data set that can be scored."""
+    """A data set for scoring."""
 
     title: str
     source: Source
     task: Task
-    """Its own task."""
+    """The data set's own task."""
     multilabel: bool = False
     languages: tuple[str, ...] = ("en",)
-    """Of class names and templates, or of captions."""
+    """Languages of class names and templates, or of captions."""
     classes: int | None = None
     prompts: int | None = None
     """Templates per class."""
     images: int | None = None
-    """Of the test split."""
+    """Images of the test split."""
     texts: int | None = None
-    """Captions of the test split; None where prompts are made of classes."""
+    """Captions of the test split; None for a data set with classes."""
     local_files: tuple[str, ...] = ()
     taken: DataTaken | None = None
-    """Account of a folder's images; None where they are not counted before they are read."""
+    """Account of a folder's images; None for layouts that are counted when they are read."""
     damaged: tuple[str, ...] = ()
-    """Faults of elements that were seen without reading them."""
+    """Faults of elements that planning sees."""
 
     @property
     def name(self) -> str:
-        """As cells call it."""
+        """Name in cells."""
         return self.source.name
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks that it serves, its own first; one with several labels trains no probe."""
+        """Possible tasks, its own first; a data set with several labels trains no probe."""
         if self.task == "zeroshot_classification" and not self.multilabel:
             return (self.task, "linear_probe")
         return (self.task,)
@@ -66,7 +66,7 @@ class DataSet(Frozen):
 LAYOUTS = (
     "DIRECTORY/SPLIT/nshards.txt with 0.tar, 1.tar … beside it (CLIP_benchmark's builder writes "
     "them), or DIRECTORY/SPLIT/CLASS/*.jpg; Winoground as DIRECTORY/examples.jsonl, SugarCrepe as "
-    "DIRECTORY/PART.json with DIRECTORY/val2017, which is named DIRECTORY/PART.json"
+    "DIRECTORY/PART.json with DIRECTORY/val2017 (give the name DIRECTORY/PART.json)"
 )
 KINDS: dict[str, tuple[Task, bool]] = {
     "classification": ("zeroshot_classification", False),
@@ -76,10 +76,10 @@ KINDS: dict[str, tuple[Task, bool]] = {
 }
 """Task, and whether images have several labels, by the content of the file."""
 USUAL_BYTES = 30_000
-"""Of an image in a shard, where its number is guessed. Assumed: those of MS COCO have 160 kB,
-CIFAR-10's in PNG 2 kB."""
+"""Bytes of an image in a shard, to guess the number of images. Assumed: images of MS COCO have
+160 kB, of CIFAR-10 in PNG 2 kB."""
 USUAL_ANNOTATION_BYTES = 200
-"""Of an image's captions. Assumed: those of SugarCrepe have 180."""
+"""Bytes of an image's captions. Assumed: captions of SugarCrepe have 180."""
 
 
 def local_set(path: Path, name: str, split: str) -> DataSet:
@@ -87,11 +87,11 @@ def local_set(path: Path, name: str, split: str) -> DataSet:
 
     Args:
         path: the directory.
-        name: what cells call it.
-        split: the one that is to be scored.
+        name: of the data set in cells.
+        split: to score.
 
     Raises:
-        DataError: it is in no known layout, or part of it is missing or empty.
+        DataError: the directory has no known layout, or a part is missing or empty.
     """
     path = real_path(path)
     with readable(path):
@@ -114,10 +114,10 @@ def _local_set(path: Path, name: str, split: str) -> DataSet:
 
 
 def sugar_crepe(path: Path, name: str) -> DataSet:
-    """Return the part of SugarCrepe that a file has, as its authors publish it.
+    """Return the part of SugarCrepe in a file, as its authors publish it.
 
     Raises:
-        DataError: there is no such file, or its images are not beside it.
+        DataError: the file or its images are missing.
     """
     path = real_path(path)
     if not path.is_file() or path.stat().st_size == 0:
@@ -199,7 +199,7 @@ def _folder(path: Path, name: str, split: str) -> DataSet:
 
 
 def _taken(path: Path, split: str, classes: int, taken: int, damaged: int) -> DataTaken:
-    """Return the account of a folder: its images, and the files beside them by extension."""
+    """Count a folder's images, and its other files by extension."""
     others = [
         LeftOut(count=count, what=f"{kind} (no image of a class)")
         for kind, count in other_files(path, split).most_common()
@@ -234,9 +234,9 @@ def _source(path: Path, name: str, layout: str, files: Sequence[Path]) -> Source
 
 
 def _languages(path: Path) -> tuple[str, ...]:
-    """Return the languages that a directory has class names and templates of.
+    """Return the languages of a directory's class names and templates.
 
-    English ones are in ``classnames.txt``, those of another in ``classnames.LANGUAGE.txt``.
+    ``classnames.txt`` has the English names, ``classnames.LANGUAGE.txt`` another language's.
     """
     names, templates = Path(CLASS_FILE).stem, Path(TEMPLATE_FILE).stem
     others = {one.name.split(".")[1] for one in path.glob(f"{names}.*.txt")}
@@ -244,10 +244,10 @@ def _languages(path: Path) -> tuple[str, ...]:
 
 
 def _language_of_captions(path: Path) -> tuple[str, ...]:
-    """Return the language that a directory's captions are said to be in; else English."""
+    """Return the language of a directory's captions from ``language.txt``; else English."""
     return ((_text(path / LANGUAGE_FILE) or "en").strip() or "en",)
 
 
 def _text(path: Path) -> str | None:
-    """Return a small text file; None if it is not there."""
+    """Read a small text file; None if it does not exist."""
     return read_text(path) if path.is_file() else None

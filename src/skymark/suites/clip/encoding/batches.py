@@ -1,7 +1,7 @@
-"""Batches of pixels: as large as is useful, read ahead, and their memory given back.
+"""Batches of pixels: their size, reading ahead, and release of their memory.
 
-glibc keeps what is freed below a block that is still in use, and PyTorch's allocator what a device
-gave it. After a larger model a process would hold more than its next one ever asked for.
+glibc keeps freed memory below a block that is still in use, and PyTorch's allocator keeps memory of
+a device. Without a release, a process would hold a larger model's memory while it scores the next.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from skymark.suites.clip.pixels.preprocessing import PixelMap
 CPU_IMAGES = 64
 """On a CPU, larger batches are no faster: caches are full long before."""
 CPU_INPUTS = 100
-"""Activations of an image over its float32 pixels. Assumed, with room to spare: the largest layer
-of ViT-L-14 and its attention take 14 times as much together."""
+"""Ratio of an image's activations to its float32 pixels. Assumed, with room to spare: the largest
+layer of ViT-L-14 and its attention take 14 times as much together."""
 LARGEST = 512
-"""On an accelerator; from here on the models known are at their full rate."""
+"""Images per batch on an accelerator: enough for the full rate of known models."""
 TRIAL = 8
 SHARE = 0.85
-"""Of the memory given that batches may take; allocators need some room."""
+"""Share of the available memory for batches; allocators need some room."""
 
 
 def given_fraction() -> float:
-    """Return the share of the accelerator that this process may use, 1.0 if nobody said."""
+    """Return this process's share of the accelerator; 1.0 by default."""
     return float(os.environ.get(FRACTION_VARIABLE, "1"))
 
 
@@ -51,7 +51,7 @@ def largest_batch(free_bytes: int, bytes_per_image: float, at_most: int) -> int:
 
 
 def free_bytes(device: Any) -> int:
-    """Return the memory that batches may take: of the device, or of the host."""
+    """Return the bytes for batches on the device, or on the host."""
     import psutil
     import torch
 
@@ -63,7 +63,7 @@ def free_bytes(device: Any) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a batch did not fit into memory."""
+    """Whether an error means that a batch did not fit into memory."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError):
@@ -75,9 +75,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def return_freed_memory(device: Any) -> None:
-    """Return to the system what nobody holds any more, on the host and on a device.
+    """Return freed memory of the host and of a device to the system.
 
-    Where the C library is not glibc the host's stays with the allocator.
+    C libraries besides glibc keep the host's memory in their allocator.
     """
     import torch
 
@@ -90,17 +90,17 @@ def return_freed_memory(device: Any) -> None:
 
 
 AHEAD = 2
-"""Batches that are read, or copied, before they are asked for."""
+"""Batches to read, or to copy, ahead of the encoder."""
 
 
 def fed(pixels: PixelMap, start: int, size: int, device: Any) -> Iterator[Any]:
-    """Yield uint8 tensors of up to `size` images each, on the device, from image `start` on."""
+    """Yield uint8 tensors of up to `size` images on the device, from image `start` on."""
     batches = _read_ahead(pixels, start, size, pinned=device.type == "cuda")
     return _copied_ahead(batches, device) if device.type == "cuda" else batches
 
 
 def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Iterator[Any]:
-    """Yield batches in host memory; pinned, so that a copy can run beside other work."""
+    """Yield batches in host memory; pinned memory lets a copy run beside other work."""
     import torch
 
     def page_locked() -> Any:
@@ -113,8 +113,8 @@ def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Ite
         return buffer[: len(pixels.read(begin, begin + size, buffer.numpy()))]
 
     if pinned:
-        # Locking pages takes long, so that as many as are ever in use at once are locked now: three
-        # that wait, one that is read, and one that is copied. PyTorch keeps them for all batches.
+        # Locking pages takes long, so all buffers are locked now: three that wait, one for reading
+        # and one for copying. PyTorch keeps them for all batches.
         batches = -(-len(pixels) // size)
         held = [page_locked() for _ in range(min(AHEAD + 3, batches))]
         held.clear()
@@ -130,7 +130,7 @@ def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Ite
 
 
 def _copied_ahead(batches: Iterator[Any], device: Any) -> Iterator[Any]:
-    """Yield batches on a GPU: copied on a stream of their own, beside the encoder's work."""
+    """Yield batches on a GPU, copied on a separate stream beside the encoder's work."""
     import torch
 
     copying = torch.cuda.Stream(device)

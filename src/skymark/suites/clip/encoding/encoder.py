@@ -38,28 +38,28 @@ def dtype_of(precision: Precision) -> Any:
 
 
 def casting(precision: Precision, device: Any) -> AbstractContextManager[Any]:
-    """Return the context in which encoders run: autocast, as clip_benchmark has it, for ``amp``."""
+    """Return the context for encoders: autocast for ``amp``, as in clip_benchmark."""
     import torch
 
     return torch.autocast(device.type) if precision == "amp" else nullcontext()
 
 
 class OutOfMemoryError(SkymarkError):
-    """Not even one image or text fits into the memory given."""
+    """Not even one image or text fits into memory."""
 
     exit_code = 1
 
 
 @dataclass
 class EncoderTime:
-    """Time and batches of the encoders since it was made."""
+    """Time and batches of the encoders during one cell."""
 
     image_batches_ns: list[int] = field(default_factory=list)
     """Time of each batch of images through the encoder."""
     image_batches: list[int] = field(default_factory=list)
-    """Images of each."""
+    """Images of each batch."""
     images_ns: int = 0
-    """From the first kept pixels that are read to the last features on the host."""
+    """From the first read of cached pixels to the last features on the host."""
     text_ns: int = 0
     images: int = 0
 
@@ -71,7 +71,7 @@ class EncoderTime:
 
 @dataclass(frozen=True)
 class Settings:
-    """How encoders run; each is part of a cell's specification."""
+    """Settings of the encoders, from a cell's specification."""
 
     precision: Precision
     batch_size: int | None
@@ -81,14 +81,14 @@ class Settings:
 
 
 class ImageBatch(NamedTuple):
-    """Features that a device may still be computing, and the time that it takes."""
+    """Features that a device may still be computing, and their time."""
 
     features: Any
     span: Timed
 
 
 class Encoder:
-    """Both encoders of a loaded model under some settings."""
+    """The image and text encoder of a loaded model."""
 
     def __init__(self, loaded: LoadedModel, settings: Settings) -> None:
         import torch
@@ -102,11 +102,11 @@ class Encoder:
             self.network = self.network.to(memory_format=torch.channels_last)
         self._encode_image: Callable[[Any], Any] = self.network.encode_image
         if settings.compile:
-            # Else in /tmp, by the user's name: others could put pickles and code there before.
+            # The default is /tmp with the user's name: others could put pickles and code there.
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own_folder(own_cache() / "inductor"))
             self._encode_image = torch.compile(self.network.encode_image)
         self.drops_tail = settings.drop_text_tail and can_drop(self.network)
-        # Rounded on the host: CUDA multiplies by a reciprocal where it divides by a number.
+        # Rounded on the host: CUDA multiplies by the reciprocal instead of dividing.
         normalised = torch.from_numpy(loaded.preprocessing.normalised)
         self._normalised = normalised.to(self.dtype).to(self.device)
         self.batch_size = settings.batch_size or self._found_batch_size()
@@ -129,7 +129,7 @@ class Encoder:
         return features
 
     def _features_from(self, pixels: PixelMap, start: int) -> Any:
-        """Return the features of the images from a number on, as `images` does of all."""
+        """Return the features of the images from number `start` on."""
         import torch
 
         features: list[Any] = []
@@ -139,7 +139,7 @@ class Encoder:
                 for batch in fed(pixels, start, self.batch_size, self.device):
                     under_way.append(self._image_batch(batch))
                     start += len(batch)
-                    # The device has the next batch before this one's features are waited for.
+                    # Give the device the next batch before waiting for this one's features.
                     if len(under_way) > 1:
                         features.append(self._finished(under_way.popleft()))
             except (RuntimeError, MemoryError) as error:
@@ -151,7 +151,7 @@ class Encoder:
     def image_tensor(self, batch: Any) -> Any:
         """Return normalised images of shape (images, 3, height, width), in the encoder's precision.
 
-        Values are looked up, not computed, so that every device gives those of the host.
+        A table of the host gives the values, so every device has the same.
 
         Args:
             batch: uint8 of the same shape, on the device.
@@ -182,7 +182,7 @@ class Encoder:
         tensor = self.image_tensor(batch)
         count = len(tensor)
         if self.settings.compile and count < self.batch_size:
-            # A batch of another size would be compiled anew.
+            # Another batch size would need another compilation.
             tensor = _padded(tensor, self.batch_size)
         span = timed(self.device)
         with span:
@@ -249,13 +249,13 @@ class Encoder:
     # Before the clock starts
 
     def warm(self, pixels: Sequence[PixelMap], texts: Sequence[str]) -> None:
-        """Encode batches of the shapes that a cell has, unless this was done for them before.
+        """Encode batches of a cell's shapes, unless an earlier cell had them.
 
-        The first use of a device, of its libraries and of a compiled encoder is then in no rate.
+        Then no rate includes the first use of a device, its libraries or a compiled encoder.
 
         Args:
-            pixels: of the images that the cell is going to encode; their last batches are encoded.
-            texts: that it is going to encode; some of them are.
+            pixels: of the cell's images; their last batches are encoded.
+            texts: of the cell; some of them are encoded.
 
         Raises:
             OutOfMemoryError: not even one image or text fits.
@@ -289,14 +289,14 @@ class Encoder:
     # For comparison
 
     def plain_image_features(self, tensors: Any) -> Any:
-        """Return features of normalised images by the network alone, uncompiled, on the host."""
+        """Return features of normalised images from the uncompiled network, on the host."""
         import torch
 
         with torch.inference_mode(), casting(self.settings.precision, self.device):
             return self.network.encode_image(tensors.to(self.device)).float().cpu()
 
     def plain_text_features(self, texts: list[str]) -> Any:
-        """Return features of texts by the network alone, in full length, on the host."""
+        """Return features of texts from the network in full length, on the host."""
         import torch
 
         tokens = self.loaded.tokenizer(texts).to(self.device)
@@ -306,7 +306,7 @@ class Encoder:
     # Memory and time
 
     def _found_batch_size(self) -> int:
-        """Return the largest useful batch under the memory given, from what a small one takes."""
+        """Return the largest useful batch for the memory, from a small trial batch."""
         import torch
 
         if self.device.type != "cuda":
@@ -321,10 +321,10 @@ class Encoder:
         return largest_batch(free_bytes(self.device), taken / TRIAL, LARGEST)
 
     def _make_smaller(self, error: BaseException) -> None:
-        """Halve the batch after an error of memory; any other error goes on.
+        """Halve the batch after an out-of-memory error; raise any other error.
 
         Raises:
-            OutOfMemoryError: it is one image already.
+            OutOfMemoryError: the batch is one image already.
         """
         import torch
 
@@ -341,7 +341,7 @@ class Encoder:
 
 
 def _batch_sizes(count: int, size: int) -> set[int]:
-    """Return the sizes of the batches into which things are divided: whole ones, and the rest."""
+    """Return the sizes of batches for a number of elements: whole batches, and the rest."""
     whole, rest = divmod(count, size)
     return {one for one in (size if whole else 0, rest) if one}
 

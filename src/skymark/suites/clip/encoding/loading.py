@@ -1,6 +1,6 @@
-"""Loading of open_clip models: the checks come before the weights, the weights before any data.
+"""Loading of open_clip models: first the checks, then the weights, then any data.
 
-open_clip does without the transformers library, as long as no text tower is one of its models.
+The transformers library is imported only for text towers that need it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
 
 def blank_weights() -> AbstractContextManager[Any]:
-    """Return a context in which tensors get NaN where they would be filled with random numbers.
+    """Return a context that fills tensors with NaN in place of random numbers.
 
-    All other values, such as masks and positions that no checkpoint has, are computed as ever.
+    Other values, such as masks and positions that no checkpoint has, are computed as usual.
     """
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,9 +48,9 @@ def blank_weights() -> AbstractContextManager[Any]:
 
 
 def still_blank(network: Any) -> list[str]:
-    """Return the names of tensors with NaN in them that no checkpoint gives: none, if all is well.
+    """Return the names of tensors with NaN that no checkpoint has filled; empty if all is well.
 
-    Those that a checkpoint gives are all overwritten, or open_clip refuses it.
+    open_clip refuses a checkpoint that leaves a parameter unfilled.
     """
     import torch
 
@@ -70,11 +70,11 @@ TRANSFORMERS = "transformers"
 def import_open_clip() -> None:
     """Import PyTorch and open_clip, once in a process.
 
-    What they make lives as long as the process. Going through it for garbage again and again would
-    take a third of the time of the import, and is left out then and later.
+    Garbage collection skips their objects, which live as long as the process: it would take a third
+    of the import's time.
 
     Raises:
-        LibraryAbsentError: they are not installed here.
+        LibraryAbsentError: PyTorch or open_clip is not installed here.
     """
     if "open_clip" in sys.modules:
         return
@@ -98,10 +98,10 @@ def import_open_clip() -> None:
 
 
 def provide_transformers() -> None:
-    """Have open_clip see the transformers library, for a text tower that is one of its models.
+    """Show the transformers library to open_clip, for a text tower from that library.
 
     Raises:
-        LibraryAbsentError: it is not installed here.
+        LibraryAbsentError: transformers is not installed here.
     """
     from open_clip import hf_model
 
@@ -113,15 +113,15 @@ def provide_transformers() -> None:
         if error.name != TRANSFORMERS:
             raise
         raise LibraryAbsentError(
-            "transformers is not installed here, and the text tower is one of its models; run: pip "
-            "install transformers"
+            "transformers is not installed here, and the text tower needs it; run: pip install "
+            "transformers"
         ) from error
-    # The module looks for the library when it is executed; its classes see what it finds now.
+    # The module looks for the library when Python executes it.
     importlib.reload(hf_model)
 
 
 def _import_without_transformers() -> None:
-    """Import open_clip as where transformers is not installed, unless it is imported already."""
+    """Import open_clip and hide transformers meanwhile, unless it is already imported."""
     hides = TRANSFORMERS not in sys.modules
     if hides:
         sys.modules[TRANSFORMERS] = None  # type: ignore[assignment]  # makes its import fail
@@ -140,7 +140,7 @@ def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         UnknownNameError: open_clip has no such tag of the architecture.
-        UsageError: the tag was trained with the other activation than the architecture has.
+        UsageError: the tag's weights do not fit the architecture's activation.
     """
     import open_clip
 
@@ -163,23 +163,23 @@ def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def activations_of(network: Any) -> dict[str, int]:
-    """Return how often a network has each kind of GELU."""
+    """Count the layers of each kind of GELU in a network."""
     names = Counter(type(module).__name__ for module in network.modules())
     return {name: count for name, count in sorted(names.items()) if name in {QUICK, "GELU"}}
 
 
 TOKENIZER_FIELDS = ("context_length", "hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
-"""Of a text tower's configuration: all that open_clip makes a tokenizer from."""
+"""Fields of a text tower's configuration that decide open_clip's tokenizer."""
 RUNS_CODE = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 RUNS_NO_CODE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-"""Variables by which `torch.load` takes its default for ``weights_only``."""
+"""Variables that set the default of ``weights_only`` for `torch.load`."""
 _TOKENIZERS: dict[str, Any] = {}
-"""By what they are made from: each reads a vocabulary, and remembers words."""
+"""Tokenizers by digest of their settings; each reads a vocabulary and remembers words."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model on its device, in fp32, with what belongs to it."""
+    """A model on its device, in fp32, with its tokenizer and preprocessing."""
 
     specification: Model
     network: Any
@@ -191,7 +191,7 @@ class LoadedModel:
 
     @cached_property
     def random_state(self) -> Any:
-        """State of torch's generator after random weights were drawn: linear probes go on there."""
+        """State of torch's generator after it drew random weights; linear probes start there."""
         import open_clip
         import torch
 
@@ -213,7 +213,7 @@ def configuration_of(architecture: str) -> dict[str, Any]:
     """Return open_clip's configuration of an architecture.
 
     Raises:
-        UnknownNameError: there is none.
+        UnknownNameError: open_clip does not have it.
     """
     import open_clip
 
@@ -227,7 +227,7 @@ def preprocessing_of(model: Model) -> Preprocessing:
     """Return a model's preprocessing without loading it.
 
     Raises:
-        UnknownNameError: there is no such architecture or tag.
+        UnknownNameError: open_clip has no such architecture or tag.
         UsageError: the tag's weights were trained with another activation.
     """
     from dataclasses import asdict
@@ -242,7 +242,7 @@ def preprocessing_of(model: Model) -> Preprocessing:
 
 
 def family_settings(model: Model) -> dict[str, Any]:
-    """Return open_clip's settings of the tag whose preprocessing a file takes, {} for its default.
+    """Return open_clip's settings of the tag for a file's preprocessing; {} for the default.
 
     Raises:
         UnknownNameError: open_clip has no such tag of the architecture.
@@ -262,12 +262,12 @@ def family_settings(model: Model) -> dict[str, Any]:
 def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     """Load a model with its weights onto a device.
 
-    Weights that are pickled are read with ``weights_only=True``, in every attempt of open_clip's:
-    it makes another without that argument, where the first one ends in a TypeError.
+    Pickled weights are always read with ``weights_only=True``: after a TypeError, open_clip would
+    try again without that argument.
 
     Raises:
-        DataError: the file is another than planned, damaged, or of another architecture.
-        UnknownNameError: there is no such architecture or tag.
+        DataError: the file changed since the plan, is damaged, or fits another architecture.
+        UnknownNameError: open_clip has no such architecture or tag.
         UsageError: the tag's weights were trained with another activation.
     """
     import open_clip
@@ -296,7 +296,7 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     except (RuntimeError, KeyError, TypeError, ValueError, OSError, EOFError) as error:
         raise DataError(_reason(model, error)) from error
     except Exception as error:
-        # Errors of unpickling have no common base; what else goes wrong is no matter of weights.
+        # Errors of unpickling have no common base class.
         if type(error).__name__ not in {"UnpicklingError", "SafetensorError"}:
             raise
         raise DataError(_reason(model, error)) from error
@@ -317,11 +317,11 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
 
 
 def _tokenizer_of(architecture: str, text: dict[str, Any]) -> Any:
-    """Return open_clip's tokenizer of an architecture; architectures with the same one share it."""
+    """Return open_clip's tokenizer of an architecture; equal tokenizers are shared."""
     import open_clip
 
     settings = {name: text.get(name) for name in TOKENIZER_FIELDS}
-    # Where a name has this in it, open_clip goes by the name.
+    # open_clip goes by the name if it contains this word.
     key = digest_of([settings, architecture if "siglip" in architecture.lower() else None])
     if key not in _TOKENIZERS:
         _TOKENIZERS[key] = open_clip.get_tokenizer(architecture)
@@ -329,10 +329,10 @@ def _tokenizer_of(architecture: str, text: dict[str, Any]) -> Any:
 
 
 def check_file(file: Path, sha256: str | None) -> None:
-    """Refuse a file of weights that is not the one that was planned.
+    """Refuse a file of weights that differs from the plan's.
 
     Raises:
-        DataError: it is missing, empty or another.
+        DataError: the file is missing, empty or different.
     """
     if not file.is_file() or file.stat().st_size == 0:
         raise DataError(f"{file} is missing or has 0 bytes; give a file of weights")
@@ -346,14 +346,14 @@ def check_file(file: Path, sha256: str | None) -> None:
 
 @cache
 def _digest_of(file: Path, modified_ns: int) -> str:
-    """Return the SHA-256 hex digest of a file as it is since a time; many cells ask for it."""
+    """Return the SHA-256 hex digest of a file, cached by its time of modification."""
     del modified_ns
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _reason(model: Model, error: Exception) -> str:
-    """Say what is wrong with weights, in a line."""
+    """Return the fault of weights in one line."""
     weights = model.weights.tag or model.weights.file
     text = " ".join(str(error).split())
     short = text if len(text) < 400 else f"{text[:400]}…"
@@ -363,7 +363,7 @@ def _reason(model: Model, error: Exception) -> str:
 
 
 def _canonical(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings of preprocessing in one form: models give the size in several."""
+    """Return settings of preprocessing with the size in one form."""
     size = settings["size"]
     if not isinstance(size, int):
         height, width = size

@@ -1,17 +1,18 @@
-"""Text positions after the end token: behind a causal mask, nothing that is pooled sees them."""
+"""Text positions after the end token: behind a causal mask, the pooled token does not see them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 STEP = 16
-"""Numbers of positions are multiples of this. Features in fp32 were then those of the full length
-to the last bit, and with steps of 8 they were not (two models of the table of parity and ViT-B-32,
-on a CPU with AVX-512): sums were rounded otherwise, and images equally near changed places."""
+"""Texts keep a multiple of this number of positions. With steps of 16, features in fp32 equalled
+the full length's to the last bit; with steps of 8, sums were rounded differently and images at
+equal distance changed places. Seen with ViT-B-32 and two models of the parity table, on a CPU with
+AVX-512."""
 
 
 def can_drop(network: Any) -> bool:
-    """Whether a text encoder pools at the end token and no position sees a later one."""
+    """Whether a text encoder pools at the end token and positions see earlier positions only."""
     text = getattr(network, "text", network)
     if getattr(text, "attn_mask", None) is None or getattr(text, "cls_emb", None) is not None:
         return False
@@ -19,10 +20,10 @@ def can_drop(network: Any) -> bool:
 
 
 def lengths_of(network: Any, tokens: Any) -> Any:
-    """Return how many positions each text needs, its end token included.
+    """Return the number of positions of each text, its end token included.
 
     Args:
-        network: an open_clip model for which `can_drop` holds.
+        network: an open_clip model that `can_drop` accepts.
         tokens: int64 of shape (texts, positions).
     """
     text = getattr(network, "text", network)
@@ -33,17 +34,17 @@ def lengths_of(network: Any, tokens: Any) -> Any:
 
 
 def kept_positions(lengths: Any, whole: int) -> int:
-    """Return how many positions a batch keeps: those of its longest text, in steps of `STEP`.
+    """Return the number of positions that a batch keeps: its longest text, rounded up to `STEP`.
 
     Args:
-        lengths: int64 of shape (texts,): positions that each needs, from `lengths_of`.
-        whole: those that the encoder was made for.
+        lengths: int64 of shape (texts,): positions of each text, from `lengths_of`.
+        whole: positions of the encoder.
     """
     return min(whole, -(-int(lengths.max()) // STEP) * STEP)
 
 
 class Shortened:
-    """Context in which a text encoder takes fewer positions than it was made for."""
+    """Context that shortens a text encoder to fewer positions."""
 
     def __init__(self, network: Any, positions: int) -> None:
         self._text = getattr(network, "text", network)
@@ -51,7 +52,7 @@ class Shortened:
         self._whole: tuple[Any, Any] | None = None
 
     def __enter__(self) -> None:
-        """Cut the positional embedding and the mask, which open_clip adds uncut."""
+        """Cut the positional embedding and the mask."""
         import torch
 
         text, count = self._text, self._positions
@@ -60,7 +61,7 @@ class Shortened:
         text.positional_embedding, text.attn_mask = cut, text.attn_mask[:count, :count]
 
     def __exit__(self, *_: object) -> None:
-        """Put them back."""
+        """Restore the embedding and the mask."""
         if self._whole is not None:
             self._text.positional_embedding, self._text.attn_mask = self._whole
 

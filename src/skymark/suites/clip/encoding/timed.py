@@ -10,7 +10,7 @@ from skymark.model.record import Resources
 
 
 class Timed(Protocol):
-    """A span of work; `ns` waits for its end."""
+    """A span of work; reading `ns` waits for its end."""
 
     def __enter__(self) -> None:
         """Begin."""
@@ -20,7 +20,7 @@ class Timed(Protocol):
 
     @property
     def ns(self) -> int:
-        """Its time in nanoseconds."""
+        """Time in nanoseconds."""
 
 
 def timed(device: Any) -> Timed:
@@ -29,7 +29,7 @@ def timed(device: Any) -> Timed:
 
 
 class HostSpan:
-    """Time by the clock of the host."""
+    """Time by the host's clock."""
 
     def __init__(self) -> None:
         self._begin = 0
@@ -54,20 +54,20 @@ class DeviceSpan:
         self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def __enter__(self) -> None:
-        """Begin, when the stream gets there."""
+        """Begin when the stream reaches this point."""
         import torch
 
         self._begin.record(torch.cuda.current_stream(self._device))
 
     def __exit__(self, *_: object) -> None:
-        """End, when the stream gets there."""
+        """End when the stream reaches this point."""
         import torch
 
         self._end.record(torch.cuda.current_stream(self._device))
 
     @property
     def ns(self) -> int:
-        """Wait for the end, and return the time between the two."""
+        """Wait for the end, and return the time between the events."""
         self._end.synchronize()
         return int(self._begin.elapsed_time(self._end) * 1e6)
 
@@ -77,16 +77,16 @@ PACKAGES = Path("/sys/class/powercap")
 
 
 class EnergyMeter:
-    """Counters of energy, where the machine has them; `taken_j` is None where it has not."""
+    """Energy counters of the machine's CPU packages."""
 
     def __init__(self) -> None:
         self._begin_j = _packages_j()
 
     def taken_j(self) -> float | None:
-        """Return the energy since the meter was made, in J."""
+        """Return the energy since the meter was made, in J; None without counters."""
         end_j = _packages_j()
         if end_j is None or self._begin_j is None or end_j < self._begin_j:
-            # A counter of a package begins at 0 again after some hours.
+            # A counter of a package restarts at 0 after some hours.
             return None
         return end_j - self._begin_j
 
@@ -94,7 +94,7 @@ class EnergyMeter:
 def energy_metrics(
     images: int, device: Any, packages_j: float | None, resources: Resources
 ) -> dict[str, float]:
-    """Return the metrics of energy; without a counter none.
+    """Return the metrics of energy; empty without a counter.
 
     Args:
         images: encoded in the timed region.
@@ -112,7 +112,7 @@ def energy_metrics(
 
 
 def _packages_j() -> float | None:
-    """Return the sum over the CPU's packages; None where they cannot be read."""
+    """Return the sum over the CPU's packages; None if they cannot be read."""
     counters = sorted(PACKAGES.glob("intel-rapl:[0-9]/energy_uj"))
     try:
         return sum(int(one.read_text()) for one in counters) / 1e6 if counters else None

@@ -1,4 +1,4 @@
-"""From names to models, of open_clip's architectures and tags or files of one's own."""
+"""Models by name: open_clip's architectures with tags, or with the user's own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE = "open_clip.json"
 
 
 class Sizes(Frozen):
-    """Sizes of an architecture; operations and bytes are of one image or text in fp32."""
+    """Sizes of an architecture; operations and bytes count one image or text in fp32."""
 
     image_size: int
     """Pixels along an edge."""
@@ -26,46 +26,46 @@ class Sizes(Frozen):
     """Positions of a text."""
     image_parameters: int
     text_parameters: int
-    """All that are not the image encoder's."""
+    """All parameters besides the image encoder's."""
     image_flops: int
     text_flops: int
     image_bytes: int
-    """Most that an operation of the image encoder reads and writes, parameters left out."""
+    """Most bytes that an operation of the image encoder reads and writes, without parameters."""
     text_bytes: int
 
 
 class Architecture(Frozen):
-    """One of open_clip's model configurations."""
+    """A model configuration of open_clip."""
 
     quick_gelu: bool
-    """Whether its activation is QuickGELU, as OpenAI's models have it."""
+    """Whether its activation is QuickGELU, as in OpenAI's models."""
     sizes: Sizes | None
-    """None where it could not be built for the survey."""
+    """None if the survey could not build it."""
     tags: dict[str, bool]
     """Whether the weights of each tag were trained with QuickGELU."""
     pixels: dict[str, str]
-    """How each tag's images are resized and interpolated."""
+    """Resizing and interpolation of each tag's images."""
     normalisation: dict[str, str]
     """Mean and standard deviation of each tag's pixels."""
     digests: dict[str, str]
-    """Beginning of the SHA-256 hex digest of each tag's file, where its address has it."""
+    """Start of the SHA-256 hex digest of each tag's file, if its address has it."""
 
     def preprocessing(self, tag: str) -> str:
-        """Return how a tag's images are resized, interpolated and normalised, in a few words."""
+        """Describe the preprocessing of a tag's images in a few words."""
         return f"{self.pixels[tag]}, {self.normalisation[tag]}"
 
 
 class Registry(Frozen):
-    """All that a version of open_clip has."""
+    """The models of one version of open_clip."""
 
     open_clip: str
     architectures: dict[str, Architecture]
     default_preprocessing: str
-    """Of weights without a tag, where nothing else is asked for."""
+    """Preprocessing of weights without a tag."""
 
 
 def normalisation_of(mean: Sequence[float], std: Sequence[float]) -> str:
-    """Return the mean and standard deviation of pixels per channel, in a few words."""
+    """Describe the mean and standard deviation of pixels per channel in a few words."""
     return "mean {}, std {}".format(*(" ".join(f"{one:g}" for one in part) for part in (mean, std)))
 
 
@@ -77,13 +77,13 @@ def registry() -> Registry:
 
 
 def activation_fits(architecture: str, tag: str) -> bool:
-    """Whether an architecture has the activation that the weights of a tag were trained with."""
+    """Whether an architecture has the activation of a tag's weights."""
     known = registry().architectures[architecture]
     return known.tags[tag] == known.quick_gelu
 
 
 def twin_of(architecture: str, tag: str) -> str | None:
-    """Return the architecture with the activation that a tag needs, where there is one."""
+    """Return the architecture with a tag's activation; None if there is none."""
     others = registry().architectures
     quick = f"{architecture}-quickgelu"
     for name in (quick, architecture.removesuffix("-quickgelu")):
@@ -93,7 +93,7 @@ def twin_of(architecture: str, tag: str) -> str | None:
 
 
 def other_form(architecture: str) -> str | None:
-    """Return the architecture that differs in the activation alone, where there is one."""
+    """Return the architecture that differs in the activation only; None if there is none."""
     plain = architecture.removesuffix("-quickgelu")
     other = plain if plain != architecture else f"{architecture}-quickgelu"
     return other if other in registry().architectures else None
@@ -113,25 +113,25 @@ KIND = "model"
 FORM = "write ARCHITECTURE:TAG or ARCHITECTURE:FILE, such as ViT-B-32:laion2b_s34b_b79k"
 FILE_SUFFIXES = frozenset({".pt", ".pth", ".bin", ".ckpt", ".safetensors"})
 SHORT_DIGEST = 8
-"""Hex digits of a file's digest in a model's name: many checkpoints are called epoch_32.pt."""
+"""Hex digits of a file's digest in a model's name; many files have the name epoch_32.pt."""
 
 
 class ChosenModel(Frozen):
-    """A model that was asked for."""
+    """A chosen model."""
 
     name: str
-    """As cells call it."""
+    """Name in cells."""
     model: Model
     sizes: Sizes | None
     notes: tuple[str, ...] = ()
-    """What is assumed of a file of weights, for the plan."""
+    """Assumptions about a file of weights, for the plan."""
 
 
 def chosen_models(names: Iterable[str]) -> list[ChosenModel]:
-    """Return the models that names stand for, each once, in order.
+    """Choose models by name, each once, in order.
 
-    ``all`` and globs stand for weights that open_clip has and whose activation is that of the
-    architecture; those of another are an error where they are named.
+    ``all`` and globs match open_clip's weights with the architecture's activation. Naming weights
+    with another activation is an error.
 
     Raises:
         UsageError: a name is unknown, a file cannot be read, or an activation is wrong.
@@ -148,19 +148,19 @@ def chosen_models(names: Iterable[str]) -> list[ChosenModel]:
 
 
 def chosen_model(name: str) -> ChosenModel:
-    """Return the model that one name stands for.
+    """Choose a model by one name.
 
-    As open_clip does, a slash in an architecture is read as a dash, and a tag in any spelling.
+    As in open_clip, a slash in an architecture means a dash, and a tag may have any case.
 
     Raises:
-        UsageError: there is no such architecture, tag or file, or the activation is wrong.
+        UsageError: the architecture, tag or file does not exist, or the activation is wrong.
     """
     typed, colon, weights = name.partition(":")
-    if not colon and name.count(",") == 1:  # as lists of CLIP_benchmark have it
+    if not colon and name.count(",") == 1:  # the form of CLIP_benchmark's lists
         typed, colon, weights = name.partition(",")
     if typed.startswith(("hf-hub", "local-dir")):
         raise UsageError(
-            f"model {name!r}: models are named by their architecture; fetch the file and {FORM}"
+            f"model {name!r}: a name begins with an architecture; fetch the file and {FORM}"
         )
     architecture = typed.strip().replace("/", "-")
     architectures = registry().architectures
@@ -179,7 +179,7 @@ def chosen_model(name: str) -> ChosenModel:
         return _of_file(architecture, Path(weights))
     raise UsageError(
         f"{architecture} has no weights {weights!r}; {nearest(tag, tags)} "
-        f"Its tags are {', '.join(tags) or 'none'}; a file is named with its path: ./NAME.pt"
+        f"Its tags are {', '.join(tags) or 'none'}; for a file, write its path: ./NAME.pt"
     )
 
 
@@ -188,10 +188,10 @@ def _is_path(weights: str) -> bool:
 
 
 def _of_tag(architecture: str, tag: str) -> ChosenModel:
-    """Return a model with weights that open_clip has.
+    """Return a model with a tag of open_clip.
 
     Raises:
-        UsageError: they were trained with another activation than the architecture has.
+        UsageError: its weights do not fit the architecture's activation.
     """
     known = registry().architectures[architecture]
     if not activation_fits(architecture, tag):
@@ -213,7 +213,7 @@ def _of_file(architecture: str, path: Path) -> ChosenModel:
     """Return a model with weights in a file.
 
     Raises:
-        UsageError: it is no file, empty, or cannot be read.
+        UsageError: the file is missing, empty, or cannot be read.
     """
     try:
         if not path.is_file():

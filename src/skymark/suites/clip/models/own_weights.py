@@ -1,8 +1,8 @@
-"""Weights in a file of the user's own: the preprocessing and the activation that belong to them.
+"""The user's own weights: their preprocessing and activation.
 
-The weights alone tell neither. The preprocessing comes from the file's family: open_clip's tags of
-the architecture. The activation comes from words in the file, its name or a file beside it. Without
-such a sign, the plan and the record call the activation assumed.
+Weights have no field for either. The preprocessing comes from the file's family: open_clip's tags
+of the architecture. The activation comes from words in the file, its name or a file beside it.
+Without such a sign, the plan and the record call the activation assumed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
 OPTION = "--preprocessing-of"
 LARGEST_DESCRIPTION_BYTES = 16 << 20
-"""Of the part of a checkpoint that describes its tensors; more of it is not looked at."""
+"""Limit for the part of a checkpoint that describes its tensors."""
 LARGEST_TEXT_BYTES = 16 << 20
 HUB_CONFIGURATION = "open_clip_config.json"
-"""Lies beside weights that were fetched from the hub, whose names begin with ``open_clip_``."""
+"""File of the hub beside weights whose names begin with ``open_clip_``."""
 TRAINING_PARAMETERS = "params.txt"
-"""open_clip's training writes it into the folder above ``checkpoints``."""
+"""File of open_clip's training in the folder above ``checkpoints``."""
 MENTION = re.compile(
     rb"""(force_)?quick[-_]?gelu
     (?: (?:q.|r....|\x94)? ([\x88\x89N])          # pickled: True, False or None
@@ -50,7 +50,7 @@ DAMAGED = (
     *(OSError, ValueError, LookupError, EOFError, RuntimeError),
     *(zlib.error, zipfile.BadZipFile),
 )
-"""Errors of reading an archive that is none, or not whole."""
+"""Errors of reading a damaged archive, or a file that is no archive."""
 NO = {b"\x89", b"N", b"false", b"none", b"null"}
 
 
@@ -65,13 +65,12 @@ def with_families(models: Sequence[ChosenModel], tags: Sequence[str]) -> list[Ch
     """Return the models, each file with its family's preprocessing, and tags unchanged.
 
     Args:
-        models: that were chosen.
-        tags: of open_clip, that files were trained from; each decides for the files of its
-            architectures.
+        models: chosen models.
+        tags: of open_clip; each decides for the files of its architectures.
 
     Raises:
         UsageError: a file was trained with another activation, its family has several ways of
-            preprocessing and no tag says which, or no file has use for a tag.
+            preprocessing and no tag decides, or a tag fits no file.
     """
     cleaned = [tag.strip().casefold().replace("-", "_") for tag in tags]
     files = [one for one in models if one.model.weights.file is not None]
@@ -88,14 +87,14 @@ def with_families(models: Sequence[ChosenModel], tags: Sequence[str]) -> list[Ch
 
 
 def choices_of(architecture: str) -> tuple[str, ...]:
-    """Return the tags that a file's preprocessing can be taken from, and open_clip's default."""
+    """Return the possible values of `OPTION`: the architecture's tags, and the default."""
     return (*registry().architectures[architecture].tags, OPEN_CLIP_DEFAULT)
 
 
 def families_of(architecture: str) -> dict[str, list[str]]:
-    """Return an architecture's ways of preprocessing, each with the tags that have it.
+    """Return an architecture's ways of preprocessing, each with its tags.
 
-    Tags whose activation does not fit the architecture count only where there are no others.
+    Tags of another activation count only if the architecture has no fitting tag.
     """
     known = registry().architectures[architecture]
     fitting = [tag for tag, quick in known.tags.items() if quick == known.quick_gelu]
@@ -106,7 +105,7 @@ def families_of(architecture: str) -> dict[str, list[str]]:
 
 
 def activation_in(model: Model) -> Activation | None:
-    """Return the activation that a file of weights says, or a file beside it; None if none does."""
+    """Return the activation from a file of weights or a file beside it; None without a sign."""
     path, digest = Path(str(model.weights.file)), model.weights.sha256 or ""
     known = registry().architectures.get(model.architecture)
     if known is not None and (tag := _published(known, digest)) is not None:
@@ -117,7 +116,7 @@ def activation_in(model: Model) -> Activation | None:
 
 
 def activation_in_name(model: Model) -> Activation | None:
-    """Return the activation that a file's name says, by the word or by a tag's name."""
+    """Return the activation from a file's name: from its words, or a tag in it."""
     path = Path(str(model.weights.file))
     if _told([path.name.encode(errors="replace")]):
         return Activation(True, "its name")
@@ -134,10 +133,10 @@ def activation_in_name(model: Model) -> Activation | None:
 
 
 def conditions_of(model: Model, *, quick: bool) -> dict[str, str]:
-    """Return the record's conditions: whose preprocessing was taken, and which activation ran.
+    """Return the record's conditions: the source of the preprocessing, and the activation.
 
     Args:
-        model: that was scored.
+        model: the scored model.
         quick: whether its network has QuickGELU.
     """
     has, _ = _names(quick)
@@ -179,10 +178,10 @@ def _with_family(chosen: ChosenModel, tags: Sequence[str]) -> ChosenModel:
 
 
 def _family_of(model: Model, named: Sequence[str]) -> tuple[str | None, str]:
-    """Return the tag whose preprocessing a file takes, None for open_clip's default, and a note.
+    """Return the tag that decides a file's preprocessing, and a note; None for open_clip's default.
 
     Raises:
-        UsageError: nothing tells which of several it is.
+        UsageError: nothing decides between several ways.
     """
     known = registry().architectures[model.architecture]
     ways = {tag: known.preprocessing(tag) for tag in known.tags}
@@ -252,7 +251,7 @@ def _published(known: Architecture, digest: str) -> str | None:
 
 
 def _told(texts: Iterator[bytes] | Sequence[bytes]) -> bool | None:
-    """Whether texts say that QuickGELU is used; None where they do not speak of it."""
+    """Whether texts mention QuickGELU as used; None without a mention."""
     found: bool | None = None
     for text in texts:
         if text.startswith(ARCHIVED_QUICK_GELU):
@@ -268,7 +267,7 @@ def _told(texts: Iterator[bytes] | Sequence[bytes]) -> bool | None:
 
 @cache
 def _told_within(path: Path, digest: str) -> bool | None:
-    """Whether a file with some content says that QuickGELU is used; each cell asks for it."""
+    """Whether the content of a file mentions QuickGELU as used; cached by its digest."""
     del digest
     return _told(_descriptions(path))
 
@@ -286,7 +285,7 @@ def _descriptions(path: Path) -> Iterator[bytes]:
             else:
                 yield from _archived(zipfile.ZipFile(file))
     except DAMAGED:
-        return  # the worker that loads it says what is wrong
+        return  # loading reports the fault
 
 
 def _archived(archive: zipfile.ZipFile) -> Iterator[bytes]:
@@ -300,7 +299,7 @@ def _archived(archive: zipfile.ZipFile) -> Iterator[bytes]:
 
 
 def _told_beside(path: Path) -> Activation | None:
-    """Return what open_clip's own files beside weights say of their activation."""
+    """Return the activation from open_clip's own file beside weights; None without one."""
     file, said = _configuration_beside(path)
     if isinstance(found := said.get("model_cfg"), dict):
         return Activation(bool(found.get("quick_gelu", False)), file)
@@ -311,7 +310,7 @@ def _told_beside(path: Path) -> Activation | None:
 
 
 def _preprocessing_beside(path: Path) -> tuple[str, str] | None:
-    """Return what open_clip's own files beside weights say of their preprocessing, and which."""
+    """Return the preprocessing from open_clip's own file beside weights, and the file."""
     file, said = _configuration_beside(path)
     if isinstance(found := said.get("preprocess_cfg"), dict):
         try:
@@ -329,7 +328,7 @@ def _preprocessing_beside(path: Path) -> tuple[str, str] | None:
 
 
 def _configuration_beside(path: Path) -> tuple[str, dict[str, object]]:
-    """Return open_clip's own file beside weights, and what it says; nothing where there is none."""
+    """Read open_clip's own file beside weights: its path and fields; no fields without one."""
     file = path.parent / HUB_CONFIGURATION
     if path.name.startswith("open_clip_") and (text := _text(file)) is not None:
         try:

@@ -1,10 +1,9 @@
-"""Survey open_clip's models: write their sizes and weights as the data that plans are made from.
+"""Survey open_clip's models: write their sizes and tags into the file for plans.
 
     python -m skymark.suites.clip.models.survey open_clip.json
 
-Runs in the suite's own environment. No weight is made or loaded: models are built on the ``meta``
-device, which has shapes and no values. Text models of the transformers library, which is not part
-of that environment, are counted by their published configurations.
+Runs in the suite's own environment, with models on the ``meta`` device, which has shapes and no
+values. Text models of the transformers library are counted by their published configurations.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ HUB_TEXTS: dict[str, tuple[int, int]] = {
     "facebook/nllb-200-distilled-600M": (414_000_000, 151_000_000),
     "facebook/nllb-200-distilled-1.3B": (766_000_000, 504_000_000),
 }
-"""Parameters of text encoders, and those of them that are no embeddings, from the vocabulary, width
-and layers of their published configurations."""
+"""Parameters of text encoders, with and without embeddings, from the vocabulary, width and layers
+of their published configurations."""
 DIGEST = re.compile(r"(?<=[/-])([0-9a-f]{64}|[0-9a-f]{8})(?=/|\.pth?$)")
-"""In the address of a file of weights: OpenAI's have it as a folder, others behind the name."""
+"""SHA-256 digest in the address of a file of weights: a folder (OpenAI), or behind the name."""
 WIDEST_TEXT_FLOATS = 8192
-"""Of a position in the widest layer of such an encoder."""
+"""Values of one position in the widest layer of such an encoder."""
 
 
 class _Live:
-    """Peak of the bytes that a forward pass holds, and its floating-point operations."""
+    """Peak memory and floating-point operations of a forward pass."""
 
     def __init__(self, parameters: set[int]) -> None:
         self._parameters = parameters
         self.peak_bytes = 0
 
     def run(self, call: Callable[[], Any]) -> int:
-        """Carry out a forward pass and return its floating-point operations."""
+        """Run a forward pass and return its floating-point operations."""
         import torch
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.utils._pytree import tree_leaves
@@ -72,7 +71,7 @@ class _Live:
         return int(counter.get_total_flops())
 
     def note(self, tensors: Any) -> None:
-        """Take what one operation reads and writes, beside the model, as live at once."""
+        """Count the tensors of one operation, without the model's parameters, as live at once."""
         seen = {
             tensor.data_ptr() if tensor.device.type != "meta" else id(tensor): tensor
             for tensor in tensors
@@ -86,7 +85,7 @@ def surveyed(architecture: str) -> dict[str, int]:
     """Return the sizes of an architecture for one image and one text in fp32.
 
     Raises:
-        Exception: it cannot be built, whatever open_clip or timm raises then.
+        Exception: open_clip or timm cannot build it.
     """
     import open_clip
     import torch
@@ -99,7 +98,7 @@ def surveyed(architecture: str) -> dict[str, int]:
             architecture, pretrained=None, pretrained_image=False, pretrained_text=False,
             require_pretrained=False, device="meta",
         )  # fmt: skip
-    model.eval().requires_grad_(False)  # else the counter of operations looks for gradients
+    model.eval().requires_grad_(False)  # without gradients for the counter of operations
     visual = model.visual
     image_parameters = sum(one.numel() for one in visual.parameters())
     all_parameters = sum(one.numel() for one in model.parameters())
@@ -127,7 +126,7 @@ def surveyed(architecture: str) -> dict[str, int]:
 
 
 def _with_hub_text(configuration: dict[str, Any], text_model: str) -> dict[str, int]:
-    """Return the sizes of an architecture whose text encoder is one of transformers'."""
+    """Return the sizes of an architecture with a text encoder of transformers."""
     import torch
     from open_clip.model import _build_vision_tower
 
@@ -156,11 +155,11 @@ def _with_hub_text(configuration: dict[str, Any], text_model: str) -> dict[str, 
 
 
 def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return the content of the file, and what could not be built: its sizes are those of before.
+    """Return the content of the file, and the architectures that failed, with their old sizes.
 
     Args:
-        known: what the file had.
-        missing: take all sizes from there that it has.
+        known: the file's old content.
+        missing: survey only architectures without old sizes.
     """
     import open_clip
     from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
@@ -203,18 +202,18 @@ def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], li
 
 
 def normalised(configuration: dict[str, Any]) -> str:
-    """Return the normalisation of a tag's pixels, as the record has it."""
+    """Return the normalisation of a tag's pixels in the record's form."""
     return normalisation_of(configuration["mean"], configuration["std"])
 
 
 def digest_in(configuration: dict[str, Any]) -> str | None:
-    """Return the beginning of a file's SHA-256 hex digest, where its address has it."""
+    """Return the start of a file's SHA-256 hex digest from its address; None without one."""
     found = DIGEST.search(configuration.get("url") or "")
     return None if found is None else found[1]
 
 
 def main() -> None:
-    """Write the file that the command line names."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--missing", action="store_true", help="only sizes that the file lacks")

@@ -1,1 +1,1 @@
-"""Proof of what was scored: which images, labels and prompts, by which model."""
+"""Proof of the scored images, labels, prompts and model."""

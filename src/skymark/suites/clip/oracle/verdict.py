@@ -1,7 +1,7 @@
-"""Verdict on a cell: its images, labels, texts, activation and features looked at again.
+"""Verdict on a cell: checks of its images, labels, texts, activation and features.
 
-What is looked at again comes from the data set's own files and open_clip's own transform and
-encoders, not from caches or shortened texts.
+The expected values come from the data set's own files and open_clip's own transform and encoders,
+not from caches or shortened texts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skymark.suites.clip.specification import ClipSpecification, Precision
 
 @dataclass(frozen=True)
 class ScoredSplit:
-    """Images of one split as they went through the encoder."""
+    """Images of one split, and their features."""
 
     opened: OpenedSplit
     pixels: PixelMap
@@ -38,7 +38,7 @@ class ScoredSplit:
 
 @dataclass(frozen=True)
 class Scored:
-    """All that a cell was scored on."""
+    """Images and texts of a scored cell."""
 
     splits: tuple[ScoredSplit, ...]
     texts: Sequence[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Scored:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """Digests for the record; two records with equal ones are of the same images and texts."""
+        """Digests for the record; equal digests mean the same images and texts."""
         found = {
             "images_digest": digest_of([one.images_digest for one in self.splits])[:16],
             "labels_digest": digest_of([one.opened.samples.labels_digest for one in self.splits])[
@@ -67,7 +67,7 @@ class Scored:
 SAMPLE = 8
 """Images of each split whose pixels are compared."""
 ENCODED = 2
-"""Images and texts whose features are compared: each costs a pass through an encoder."""
+"""Images and texts whose features are compared; each needs a pass through an encoder."""
 TOLERANCES: dict[Precision, float] = {"fp32": 1e-4, "amp": 3e-2, "bf16": 3e-2, "fp16": 5e-3}
 """Largest difference of features of length 1. Seen: about half of it."""
 
@@ -87,11 +87,11 @@ def verify(
     expected_texts: Sequence[str],
     seed: int,
 ) -> Verification:
-    """Look again at what was scored, and return the verdict.
+    """Check a scored cell, and return the verdict.
 
     Args:
         specification: of the cell.
-        scored: what was scored.
+        scored: images and texts of the cell.
         encoder: that made the features.
         expected_texts: prompts or captions, from the data set's files.
         seed: of the sample.
@@ -125,7 +125,7 @@ def verify(
 
 
 def check_activation(specification: ClipSpecification, encoder: Encoder) -> None:
-    """Refuse a network that lacks the activation its weights were trained with, or has another."""
+    """Refuse a network without the activation of its weights' training."""
     import open_clip
 
     model = specification.model
@@ -145,10 +145,7 @@ def check_activation(specification: ClipSpecification, encoder: Encoder) -> None
 
 
 def check_labels(split: ScoredSplit, generator: random.Random) -> None:
-    """Read part of the split from its files again, and refuse other places or labels.
-
-    A shard is drawn; of a folder everything is looked at.
-    """
+    """Read a random shard again, or a whole folder, and refuse other positions or labels."""
     opened, count = split.opened, len(split.features)
     if not count == len(split.pixels) == len(opened.samples):
         raise Refused(
@@ -165,7 +162,7 @@ def check_labels(split: ScoredSplit, generator: random.Random) -> None:
 
 
 def check_pixels(split: ScoredSplit, encoder: Encoder, generator: random.Random) -> int:
-    """Compare a sample of what the encoder got with open_clip's own transform, bit for bit."""
+    """Compare a sample of the encoder's input with open_clip's own transform, bit for bit."""
     import torch
 
     chosen = generator.sample(range(len(split.pixels)), min(SAMPLE, len(split.pixels)))
@@ -183,7 +180,7 @@ def check_pixels(split: ScoredSplit, encoder: Encoder, generator: random.Random)
 def check_features(
     split: ScoredSplit, encoder: Encoder, generator: random.Random, tolerance: float
 ) -> float:
-    """Encode a few images again by open_clip alone; returns the largest difference."""
+    """Encode a few images again with open_clip alone; returns the largest difference."""
     import torch
 
     if not bool(torch.isfinite(split.features).all()):
@@ -214,7 +211,7 @@ def check_text_features(
 
 
 def _inputs(split: ScoredSplit, encoder: Encoder, number: int) -> tuple[Any, Any]:
-    """Return what the encoder got of an image, and what open_clip's transform gives."""
+    """Return the encoder's input for an image, and open_clip's own."""
     import torch
 
     samples = split.opened.samples

@@ -1,1 +1,1 @@
-"""Decoded and resized images, kept as 8-bit integers and shared by the processes of a machine."""
+"""Decoded and resized images: 8-bit integers in the cache, shared by a machine's processes."""

@@ -1,4 +1,4 @@
-"""Building of a pixel map: decoded and resized once per machine, by whoever comes first."""
+"""Building of a pixel map: the first process of a machine decodes and resizes the images."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from skymark.suites.clip.reading.samples import Samples
 
 
 def map_directory(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> Path:
-    """Return the directory of a split's pixels: its name alone decides nothing."""
+    """Return the directory of a split's pixels; readers also check the content."""
     name = f"{opened.slug}-{opened.identity[:16]}-{preprocessing.key[:16]}"
     return cache / "clip" / "pixels" / name
 
 
 def open_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap | None:
-    """Return a split's pixels; None where they are not there, of another split, or cut off."""
+    """Return a split's pixels; None if they are missing, cut off, or of another split."""
     return read_map(map_directory(cache, opened, preprocessing), opened, preprocessing)
 
 
 def read_map(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap | None:
-    """Return the pixels in a directory, if they are those of a split, and whole."""
+    """Return the pixels in a directory; None if they are damaged or of another split."""
     try:
         index = MapIndex.model_validate_json((directory / INDEX_FILE).read_bytes())
         size = (directory / DATA_FILE).stat().st_size
@@ -60,7 +60,7 @@ def read_map(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing)
 
 
 def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
-    """Return a split's pixels, made now if no process has made them.
+    """Return a split's pixels; makes them if no process has.
 
     Raises:
         DataError: an image cannot be decoded.
@@ -108,13 +108,13 @@ def _build(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
 
 
 def _reserve(file: Path, size: int) -> None:
-    """Claim the disk space now: writing to a map on a full disk would kill the process."""
+    """Reserve the disk space: writing to a map on a full disk would kill the process."""
     with file.open("r+b") as opened:
         os.posix_fallocate(opened.fileno(), 0, size)
 
 
 def _decoded(samples: Samples, preprocessing: Preprocessing) -> Iterator[Pixels]:
-    """Yield the pixels of all images in order, some decoded ahead: Pillow lets go of the GIL."""
+    """Yield the pixels of all images in order; threads decode ahead, as Pillow releases the GIL."""
     threads = max(1, len(os.sched_getaffinity(0)))
     ahead = 4 * threads
     work = iter(range(len(samples)))

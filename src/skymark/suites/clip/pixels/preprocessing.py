@@ -1,4 +1,4 @@
-"""Preprocessing as open_clip defines it, cut where its pixels are 8-bit integers."""
+"""open_clip's preprocessing, cut after the steps that give 8-bit integers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from skymark.suites.clip.models.choosing import normalisation_of
 from skymark.suites.clip.reading.samples import SKIP
 
 FORMATS = (*IMAGE_FORMATS, "PPM")
-"""Formats that are decoded; folders of images may have the last one, too."""
+"""Decoded formats; the last one occurs in folders of images."""
 
 Pixels = npt.NDArray[np.uint8]
 MOST_ELONGATED = 500
 """Longer over shorter edge: resizing a longer image by its shorter edge takes gigabytes."""
 FIELDS = ("size", "mode", "interpolation", "resize_mode", "fill_color")
-"""What decides the 8-bit pixels; `mean` and `std` come after them."""
+"""Settings that decide the 8-bit pixels; `mean` and `std` apply afterwards."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Preprocessing:
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Preprocessing:
-        """Build the transform as open_clip does for these settings."""
+        """Build open_clip's transform for these settings."""
         from open_clip.transform import PreprocessCfg, image_transform_v2
 
         return cls(settings, image_transform_v2(PreprocessCfg(**settings), is_train=False))
 
     @property
     def key(self) -> str:
-        """SHA-256 hex digest of what decides the 8-bit pixels, libraries included."""
+        """SHA-256 hex digest of the settings and library versions that decide the 8-bit pixels."""
         libraries = {name: version(name) for name in ("pillow", "torchvision", "open-clip-torch")}
         return digest_of([{name: self.settings[name] for name in FIELDS}, libraries])
 
@@ -83,7 +83,7 @@ class Preprocessing:
     def normalised(self) -> npt.NDArray[np.float32]:
         """Normalised value of each 8-bit value, per channel: float32 of shape (3, 256).
 
-        The operations are those of torchvision's ToTensor and Normalize, rounded as IEEE 754 says.
+        Same operations as torchvision's ToTensor and Normalize, with IEEE 754 rounding.
         """
         values = np.arange(256, dtype=np.float32) / np.float32(255)
         mean, std = (np.array(one, np.float32)[:, None] for one in (self.mean, self.std))
@@ -101,7 +101,7 @@ class Preprocessing:
         return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
 
     def reference(self, data: bytes, name: str) -> Any:
-        """Return the tensor that open_clip's own transform makes of an image."""
+        """Return an image's tensor from open_clip's own transform."""
         return self.transform(decoded(data, name))
 
     def _steps_before_tensor(self) -> list[Any]:
@@ -117,10 +117,10 @@ class Preprocessing:
 
 
 def decoded(data: bytes, name: str) -> Any:
-    """Decode an image to RGB, as WebDataset and torchvision's folders do before transforms.
+    """Decode an image to RGB, like WebDataset and torchvision's folders.
 
     Raises:
-        DataError: it is of none of `FORMATS`, or cannot be decoded.
+        DataError: its format is not in `FORMATS`, or it cannot be decoded.
     """
     from PIL import Image
 
@@ -146,10 +146,10 @@ DECODING_FILE = "decoding.json"
 
 
 class MapIndex(Frozen):
-    """What a pixel map holds; written last, so that a map with an index is whole."""
+    """Content of a pixel map; written last, so a map with an index is whole."""
 
     split: str
-    """Identity of the data set's split: of its source and all its images."""
+    """Identity of the data set's split, with its source and all its images."""
     preprocessing: str
     """Key of the preprocessing."""
     shape: tuple[int, int, int, int]
@@ -159,15 +159,15 @@ class MapIndex(Frozen):
 
 
 class Decoding(Frozen):
-    """Time in which the images of a map were read, decoded, resized and written."""
+    """Time to read, decode, resize and write the images of a map."""
 
     machine: str
-    """The one that did it, since it booted."""
+    """Identity of the machine since its boot."""
     time_ns: Count
 
 
 class PixelMap:
-    """8-bit pixels of a split, read in place; what is read is verified by its checksum."""
+    """8-bit pixels of a split, read in place and verified by checksums."""
 
     def __init__(self, directory: Path, index: MapIndex) -> None:
         self.directory = directory
@@ -180,9 +180,9 @@ class PixelMap:
         return self.index.shape[0]
 
     def take_decode_ns(self) -> int | None:
-        """Return the time of decoding in ns, once: it belongs to the first cell that asks.
+        """Return the time of decoding in ns to the first cell that asks.
 
-        None where an earlier cell took it, or another machine decoded the images.
+        None if an earlier cell took it, or another machine decoded the images.
         """
         file = self.directory / DECODING_FILE
         try:
@@ -193,10 +193,10 @@ class PixelMap:
         return found.time_ns if found.machine == this_machine() else None
 
     def read(self, start: int, stop: int, out: Pixels | None = None) -> Pixels:
-        """Return the pixels of consecutive images, in memory.
+        """Read the pixels of consecutive images.
 
         Raises:
-            DataError: they are not those that were written.
+            DataError: a checksum differs.
         """
         found = self._pixels[start:stop]
         if out is None:

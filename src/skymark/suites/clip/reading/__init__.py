@@ -1,1 +1,1 @@
-"""Data sets as they lie on disk: where their images, labels and captions are."""
+"""Data sets on disk: positions of their images, labels and captions."""

@@ -1,4 +1,4 @@
-"""Fetching of data sets to this disk: by http file by file, or from the Hugging Face Hub."""
+"""Fetching of data sets to this disk: by http, or from the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from skymark.suites.clip.reading.layout import (
 from skymark.suites.clip.specification import ClipSpecification, Source
 
 TIMEOUT_S = 60.0
-"""Time without a byte after which a server counts as away."""
+"""Longest time without a byte from a server."""
 ATTEMPTS = 3
 BLOCK_BYTES = 1 << 20
 NOT_FOUND = 404
@@ -39,7 +39,7 @@ METADATA = ("*.txt",)
 
 
 def splits_of(specification: ClipSpecification) -> tuple[str, ...]:
-    """Return the splits of a cell: the scored one first, then those of its linear probe."""
+    """Return the splits of a cell: first the scored split, then splits of its linear probe."""
     probe = specification.linear_probe
     if probe is None:
         return (specification.split,)
@@ -48,10 +48,10 @@ def splits_of(specification: ClipSpecification) -> tuple[str, ...]:
 
 
 def local_directory(source: Source, cache: Path) -> Path:
-    """Return the directory of a data set, present or still to be fetched.
+    """Return the directory of a data set, which may not be fetched yet.
 
     Raises:
-        DataError: it is on the hub and was not fetched.
+        DataError: the data set is on the hub and was not fetched.
     """
     if source.kind == "directory":
         return Path(source.address)
@@ -70,7 +70,7 @@ def fetch(
     """Fetch missing splits of a data set, and return its directory.
 
     Raises:
-        DataError: the hub or server is away, or has no such data set or split.
+        DataError: the hub or server is not available, or lacks the data set or split.
     """
     if source.kind == "hub":
         announce(f"fetching {source.name} from the hub")
@@ -86,12 +86,12 @@ def fetch(
 def download(
     address: str, splits: tuple[str, ...], directory: Path, announce: Callable[[str], None]
 ) -> Path:
-    """Bring the splits of a data set in CLIP_benchmark's layout to a directory.
+    """Download the splits of a data set in CLIP_benchmark's layout to a directory.
 
     Processes that want the same data set wait for the first, so each file is fetched once.
 
     Raises:
-        DataError: the server is away, or lacks a file.
+        DataError: the server is not available, or lacks a file.
     """
     if urlsplit(address).scheme not in {"http", "https"}:
         raise DataError(f"{address} is no http or https address")
@@ -110,7 +110,7 @@ def download(
 
 
 def _fetch(address: str, name: str, directory: Path, *, required: bool = True) -> None:
-    """Fetch one file, if it is not there; it gets its name when all its bytes have come."""
+    """Fetch a missing file; it gets its name when it is complete."""
     file = directory / name
     absent = file.with_name(f".{file.name}.absent")
     if file.exists() or (not required and absent.exists()):
@@ -152,18 +152,18 @@ def _stream(url: str, file: Path) -> None:
 
 
 def snapshot(address: str, splits: tuple[str, ...], *, offline: bool = False) -> Path:
-    """Return the directory of a data set, with the files of some splits in it.
+    """Return the directory of a data set from the hub, with the files of some splits.
 
-    The hub's client fetches what is missing, each file whole or not at all, and lets processes
-    that want the same file wait for one another.
+    The hub's client fetches missing files, each whole or not at all; processes that want the same
+    file wait for one another.
 
     Args:
         address: ``OWNER/NAME``, or ``OWNER/NAME@REVISION``.
         splits: to fetch.
-        offline: look at this disk alone.
+        offline: use this disk only.
 
     Raises:
-        DataError: the hub is away or has no such data set, or it was not fetched.
+        DataError: the hub is not available, lacks the data set, or the disk does not have it.
     """
     if not offline and (there := _complete(address, splits)) is not None:
         return there
@@ -186,9 +186,9 @@ def snapshot(address: str, splits: tuple[str, ...], *, offline: bool = False) ->
 
 
 def _complete(address: str, splits: tuple[str, ...]) -> Path | None:
-    """Return the directory if all shards of the splits are on this disk: then the hub may be away.
+    """Return the directory if this disk has all shards of the splits: the hub may be offline.
 
-    The client gives a file its name when all its bytes have come.
+    The client gives a file its name when it is complete.
     """
     try:
         found = snapshot(address, (), offline=True)

@@ -28,11 +28,11 @@ from skymark.suites.clip.reading.samples import (
 from skymark.tar_files import printable
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""Extensions of images, as `torchvision.datasets.ImageFolder` knows them."""
+"""Extensions of images, as in `torchvision.datasets.ImageFolder`."""
 USUAL_TEMPLATE = "a photo of a {c}."
-"""Template where the folder has none of its own."""
+"""Template for a folder without templates."""
 UNPACKED_ON_MACOS = "__MACOSX"
-"""A folder of macOS's archives, whose files are no images whatever their names are."""
+"""Folder in macOS's archives; its files are never images."""
 
 
 def read_folder(directory: Path, split: str, *, skip_damaged: bool = False) -> Samples:
@@ -41,10 +41,10 @@ def read_folder(directory: Path, split: str, *, skip_damaged: bool = False) -> S
     Args:
         directory: of the data set.
         split: to read.
-        skip_damaged: leave empty images out, and note them.
+        skip_damaged: leave out empty images, and list them.
 
     Raises:
-        DataError: there is no class, an image is empty, a class has no image, or links lead back.
+        DataError: there is no class, a class or an image is empty, or links form a circle.
     """
     files: list[SplitFile] = []
     labels: list[int] = []
@@ -69,10 +69,10 @@ def read_folder(directory: Path, split: str, *, skip_damaged: bool = False) -> S
 
 
 def image_file(path: Path) -> SplitFile:
-    """Look at the file of an image.
+    """Check the file of an image.
 
     Raises:
-        DataError: it is not there, empty, too large, or no file.
+        DataError: the file is missing, empty, too large, or not regular.
     """
     with readable(path):
         file = SplitFile.of(path)
@@ -84,7 +84,7 @@ def images_by_class(directory: Path, split: str) -> dict[str, list[Path]]:
     """Return the images of each class, in the order of names.
 
     Raises:
-        DataError: there is no class, one has no image, or links lead back.
+        DataError: there is no class, a class has no image, or links form a circle.
     """
     place = _split_directory(directory, split)
     found = {name: list(_images_below(place, name)) for name in class_folders(directory, split)}
@@ -98,7 +98,7 @@ def class_folders(directory: Path, split: str) -> list[str]:
     """Return the folders of a split, one per class, in the order of names.
 
     Raises:
-        DataError: there is none, or the split cannot be read.
+        DataError: there is no folder, or the split cannot be read.
     """
     place = _split_directory(directory, split)
     with readable(place), os.scandir(place) as entries:
@@ -109,12 +109,12 @@ def class_folders(directory: Path, split: str) -> list[str]:
 
 
 def is_named(name: str) -> bool:
-    """Whether a name belongs to the data set: hidden files and macOS's own do not."""
+    """Whether a file belongs to the data set: not hidden, and not macOS's own."""
     return not name.startswith(".") and name != UNPACKED_ON_MACOS
 
 
 def other_files(directory: Path, split: str) -> Counter[str]:
-    """Return how many files of each extension lie among the images and are none."""
+    """Count other files among the images by extension."""
     place = _split_directory(directory, split)
     found = Counter(
         path.suffix.casefold() or "no extension"
@@ -131,7 +131,7 @@ def folder_prompts(directory: Path, split: str, language: str) -> Prompts:
     """Return the folder's own class names and templates, or the folders' names.
 
     Raises:
-        DataError: class names in another language than English are missing.
+        DataError: class names of a language besides English are missing.
     """
     if language != "en" or (directory / TEMPLATE_FILE).exists():
         return written_prompts(directory, language)
@@ -150,7 +150,7 @@ def _split_directory(directory: Path, split: str) -> Path:
     """Return the directory of a split.
 
     Raises:
-        DataError: there is none.
+        DataError: the data set lacks the split.
     """
     place = directory / split
     if not place.is_dir():
@@ -170,10 +170,10 @@ def _images_below(place: Path, name: str) -> Iterator[Path]:
 
 
 def _files_below(place: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a class, folder by folder; links are followed, each folder is read once.
+    """Yield the files of a class, folder by folder, and follow links.
 
     Raises:
-        DataError: links lead to the split itself, or to one folder twice.
+        DataError: links lead to the split itself, or twice to a folder.
     """
     with readable(place / name):
         seen = {_identity(place)}

@@ -20,19 +20,19 @@ TEMPLATE_FILE = "zeroshot_classification_templates.txt"
 SHARD_COUNT_FILE = "nshards.txt"
 LANGUAGE_FILE = "language.txt"
 LARGEST_TEXT_BYTES = 16 << 20
-"""Of a file of names or templates."""
+"""Limit for a file of names or templates."""
 MOST_SHARDS = 1_000_000
 LONGEST_TEXT = 100_000
-"""Characters of a caption, or a template with a class name in it; models read 77 tokens or so."""
+"""Characters of a caption or a prompt; models read about 77 tokens."""
 MOST_PLACES = 10
-"""For the class name, in a template."""
+"""Fields for the class name in a template."""
 LONG_WORD = re.compile(r"\w{1000}")
-"""Tokenizers take a time that is quadratic in the length of a word."""
+"""A word that takes tokenizers too long: their time is quadratic in its length."""
 MOST_PROMPTS = 20_000_000
-"""Of a data set: 21,841 classes with 80 templates are a tenth."""
+"""Prompts of a data set: 21,841 classes with 80 templates make a tenth."""
 
 Kind = Literal["classification", "multilabel", "retrieval", "selection"]
-"""What images have besides pixels; ``dataset_type.txt`` says so."""
+"""Type of a data set, from ``dataset_type.txt``."""
 KINDS: dict[str, Kind] = {
     "classification": "classification",
     "multilabel": "multilabel",
@@ -42,10 +42,7 @@ KINDS: dict[str, Kind] = {
 
 
 class Prompts(Frozen):
-    """Class names and templates of one language: every template is filled with every name.
-
-    Or each class has prompts of its own, and there are no templates.
-    """
+    """Class names of one language with templates for all of them, or prompts of each class."""
 
     classes: tuple[str, ...]
     templates: tuple[str, ...]
@@ -58,7 +55,7 @@ class Prompts(Frozen):
 
     @property
     def counts(self) -> list[int]:
-        """The number of prompts of each class, in order."""
+        """Number of prompts of each class, in order."""
         return [len(self.by_class.get(name, self.templates)) for name in self.classes]
 
     def of_class(self, name: str) -> list[str]:
@@ -69,10 +66,10 @@ class Prompts(Frozen):
 
 
 def kind_of(directory: Path) -> Kind:
-    """Return what ``dataset_type.txt`` says; classification where there is none.
+    """Return the type from ``dataset_type.txt``; classification without the file.
 
     Raises:
-        UnknownNameError: it says something else.
+        UnknownNameError: the file has another word.
     """
     file = directory / TYPE_FILE
     if not file.exists():
@@ -84,10 +81,10 @@ def kind_of(directory: Path) -> Kind:
 
 
 def shards_of(directory: Path, split: str) -> list[Path]:
-    """Return the shards of a split in order, as many as ``nshards.txt`` counts.
+    """Return the shards of a split in order, from the number in ``nshards.txt``.
 
     Raises:
-        DataError: there is no such split, or no number in the file.
+        DataError: the split is missing, or the number is wrong.
     """
     place = directory / split
     counted = place / SHARD_COUNT_FILE
@@ -115,10 +112,10 @@ def shards_of(directory: Path, split: str) -> list[Path]:
 
 
 def require_shard(shard: Path) -> None:
-    """Refuse a shard that is counted and missing, or empty.
+    """Refuse a missing or empty shard.
 
     Raises:
-        DataError: it is one.
+        DataError: the shard is missing or empty.
     """
     if not shard.is_file():
         raise DataError(
@@ -132,10 +129,10 @@ def prompts_of(directory: Path, language: str) -> Prompts:
     """Return class names and templates in a language.
 
     English is in ``classnames.txt`` and ``zeroshot_classification_templates.txt``, another
-    language in ``classnames.LANGUAGE.txt`` and so on beside them.
+    language in ``classnames.LANGUAGE.txt`` and so on.
 
     Raises:
-        DataError: a file is missing or empty, or a template has no place for the name.
+        DataError: a file is missing or empty, or a template has no field for the name.
     """
     classes = _lines(directory, CLASS_FILE, language)
     templates = _lines(directory, TEMPLATE_FILE, language)
@@ -147,10 +144,10 @@ def prompts_of(directory: Path, language: str) -> Prompts:
 
 
 def require_place_for_name(template: str) -> None:
-    """Refuse a template that no class name can be filled into.
+    """Refuse a template without a field for the class name.
 
     Raises:
-        DataError: it is one.
+        DataError: the template has no field, or another field or format.
     """
     shown = f"the template {template[:80]!r}"
     try:
@@ -171,10 +168,10 @@ def require_place_for_name(template: str) -> None:
 
 
 def require_bounded(prompts: Prompts) -> None:
-    """Refuse prompts that are too many or too long to be made: a small file may ask for any number.
+    """Refuse too many or too long prompts: a small file may ask for any number.
 
     Raises:
-        DataError: they are.
+        DataError: a limit is exceeded.
     """
     count = sum(prompts.counts)
     if count > MOST_PROMPTS:
@@ -201,17 +198,17 @@ def is_sound(text: str) -> bool:
 
 
 def check_captions(directory: Path, language: str) -> None:
-    """Refuse captions in another language than is asked for; ``language.txt`` says theirs.
+    """Refuse captions of another language; ``language.txt`` has their language.
 
     Raises:
-        DataError: they are in another.
+        DataError: the languages differ.
     """
     file = directory / LANGUAGE_FILE
     found = (read_text(file).strip() if file.exists() else "") or "en"
     if found != language:
         raise DataError(
             f"the captions in {directory} are in the language {found!r}, not {language!r}; ask for "
-            f"that, or say in {LANGUAGE_FILE} what they are in"
+            f"that, or write their language into {LANGUAGE_FILE}"
         )
 
 
@@ -242,7 +239,7 @@ def read_text(file: Path) -> str:
     """Read a small text file of a data set.
 
     Raises:
-        DataError: it cannot be read, is too large, or no UTF-8 text.
+        DataError: the file cannot be read, is too large, or is not UTF-8.
     """
     try:  # in the hub's cache, files are links
         data = read_regular(file, largest=LARGEST_TEXT_BYTES, through_links=True)

@@ -1,4 +1,4 @@
-"""A data set on this disk, opened by a cell's specification and checked before any compute."""
+"""A data set on this disk, opened for a cell and checked before any compute."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from skymark.suites.clip.reading.user_files import names_in, prompts_in
 from skymark.suites.clip.specification import ClipSpecification, Source
 
 MOST_CLASSES = 100_000
-"""Of a data set without class names."""
+"""Largest number of classes of a data set without class names."""
 
 
 class OpenedSplit(Frozen):
-    """A split of a data set: its directory, its samples, and where these are cached."""
+    """A split of a data set: its directory and its samples."""
 
     source: Source
     split: str
     directory: Path
     samples: Samples
     skips: bool = False
-    """Whether damaged elements were left out."""
+    """Whether opening skipped damaged elements."""
 
     @property
     def slug(self) -> str:
-        """A readable name for files; the identity keeps data sets of one name apart."""
+        """Readable name for files; `identity` distinguishes data sets of one name."""
         return re.sub(r"[^\w.+-]", "_", f"{self.source.name}-{self.split}")[:80]
 
     @cached_property
     def identity(self) -> str:
-        """SHA-256 hex digest of the source and of all its images."""
+        """SHA-256 hex digest of the source and all its images."""
         content = [self.source.kind, self.source.address, self.source.layout, self.split]
         return digest_of([*content, self.samples.identity, self.samples.labels_digest])
 
@@ -64,17 +64,17 @@ class OpenedSplit(Frozen):
 def open_split(
     source: Source, split: str, task: str, cache: Path, *, skip_damaged: bool = False
 ) -> OpenedSplit:
-    """Open a split that is on this disk; its samples are read from the shards only once.
+    """Open a split on this disk; the cache has its samples after the first time.
 
     Args:
         source: of the data set.
         split: to open.
-        task: that it is opened for.
-        cache: where its samples are kept.
-        skip_damaged: leave damaged elements out; all images are decoded once to find them.
+        task: of the cell.
+        cache: directory for the samples.
+        skip_damaged: decode all images once, and leave out damaged elements.
 
     Raises:
-        DataError: it is not there, damaged, or not of the task's kind.
+        DataError: the split is missing, damaged, or does not fit the task.
     """
     directory = local_directory(source, cache)
     if not directory.is_dir():
@@ -97,10 +97,10 @@ def open_split(
 
 
 def check_fingerprint(source: Source, split: str) -> None:
-    """Refuse a directory whose files are not those that the run was planned for.
+    """Refuse a directory whose files changed since the plan.
 
     Raises:
-        DataError: a file is another, or more or fewer are there.
+        DataError: a file differs, is new or is missing.
     """
     if source.kind != "directory" or source.fingerprint is None:
         return
@@ -115,10 +115,10 @@ def check_fingerprint(source: Source, split: str) -> None:
 
 
 def prompts_for(specification: ClipSpecification, opened: OpenedSplit) -> Prompts:
-    """Return the class names and prompts that a cell asks for, read from their files anew.
+    """Read a cell's class names and prompts from their files.
 
     Raises:
-        DataError: they are missing in the cell's language or for a class, or do not fit the labels.
+        DataError: the cell's language or a class lacks them, or they do not fit the labels.
     """
     if opened.source.layout == "folder":
         found = folder_prompts(opened.directory, opened.split, specification.language)
@@ -134,10 +134,10 @@ def prompts_for(specification: ClipSpecification, opened: OpenedSplit) -> Prompt
 
 
 def class_count(opened: OpenedSplit) -> int:
-    """Return the number of a data set's classes, by its folders or class names; else the most.
+    """Return the number of classes from folders or class names; else `MOST_CLASSES`.
 
     Raises:
-        DataError: its class names cannot be read.
+        DataError: the class names cannot be read.
     """
     if opened.source.layout == "folder":
         return len(class_folders(opened.directory, opened.split))
@@ -147,10 +147,10 @@ def class_count(opened: OpenedSplit) -> int:
 
 
 def check_same_classes(opened: Sequence[OpenedSplit]) -> None:
-    """Refuse splits with other folders than the first has: their labels would mean other classes.
+    """Refuse splits with different folders: equal labels would mean different classes.
 
     Raises:
-        DataError: there is one.
+        DataError: two splits differ.
     """
     first = opened[0]
     if first.source.layout != "folder":
@@ -168,28 +168,25 @@ def check_labels(opened: OpenedSplit, classes: int) -> None:
     """Refuse labels without a class name.
 
     Raises:
-        DataError: there is one.
+        DataError: a label has no class name.
     """
     samples = opened.samples
     if samples.labels is not None and not 0 <= min(samples.labels) <= max(samples.labels) < classes:
         raise DataError(
             f"{opened.directory} has labels from {min(samples.labels)} to {max(samples.labels)}, "
-            f"and {classes} class names; mend classnames.txt"
+            f"and {classes} class names; correct classnames.txt"
         )
     if samples.multilabels is not None and {len(row) for row in samples.multilabels} != {classes}:
         raise DataError(
             f"{opened.directory} has rows of {len(samples.multilabels[0])} labels, and {classes} "
-            "class names; mend classnames.txt"
+            "class names; correct classnames.txt"
         )
 
 
 def reread(opened: OpenedSplit, file: int) -> tuple[Samples, Samples]:
-    """Read a shard of a split from the disk again; returns that, and what was read of it before.
-
-    A split that is no set of shards is read again as a whole.
-    """
+    """Read a shard again, or a whole split without shards; returns new and old samples."""
     samples = opened.samples
-    # Elements that were left out are left out again, without decoding all images once more.
+    # Skip the same elements again, without decoding all images.
     skipped = {one.place: one for one in samples.left_out if one.place is not None}
     if opened.source.layout == "webdataset":
         shard = Path(samples.files[file].path)
@@ -212,10 +209,10 @@ def _without_places(samples: Samples, skipped: Mapping[Place, LeftOut]) -> Sampl
 
 
 def without_damaged(samples: Samples) -> Samples:
-    """Return the samples without the instances whose images cannot be decoded.
+    """Return the samples without instances whose images cannot be decoded.
 
     Raises:
-        DataError: none is left.
+        DataError: no instance remains.
     """
     from skymark.suites.clip.pixels.preprocessing import decoded
 
@@ -267,7 +264,7 @@ def _check_kind(opened: OpenedSplit, task: str) -> None:
     if task == "image_caption_selection" and len(counts) > 1:
         raise DataError(
             f"{opened.source.name} has {counts[0]} to {counts[-1]} captions per instance, and "
-            f"{task} needs as many for each; mend the captions"
+            f"{task} needs as many for each; correct the captions"
         )
 
 
@@ -281,7 +278,7 @@ def _index_file(
 
 
 def _from_index(index: Path) -> Samples | None:
-    """Read what was found before, unless a file is another one now, or the index is damaged."""
+    """Read cached samples; None if a file changed, or the index is damaged."""
     try:
         samples = Samples.model_validate_json(index.read_bytes())
     except (OSError, ValueError):

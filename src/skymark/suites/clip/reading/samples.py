@@ -18,11 +18,11 @@ from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.tar_files import printable
 
 SKIP = "or leave damaged elements out with --skip-damaged"
-"""Ends the messages about elements that are damaged."""
+"""End of messages about damaged elements."""
 
 
 class Place(NamedTuple):
-    """The bytes of one encoded image: a file of the split, and a range in it."""
+    """Position of an encoded image: a file of the split, and a range of bytes."""
 
     file: int
     offset: int
@@ -30,40 +30,40 @@ class Place(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A damaged element that is not scored, and why."""
+    """A damaged element that is not scored, and the cause."""
 
     name: str
     cause: str
     place: Place | None = None
-    """Of its image; None where it has none that could be taken."""
+    """Position of its image; None without a usable image."""
 
 
 def real_path(path: Path) -> Path:
-    """Return a path without links, absolute; links in a circle are left, for opening to refuse."""
+    """Return an absolute path without links; opening refuses a circle of links."""
     return Path(os.path.realpath(path.expanduser()))
 
 
 @contextmanager
 def readable(place: Path) -> Iterator[None]:
-    """Raise a refused look at files as an error that names the file, the cause and a remedy.
+    """Turn an error of the file system into a message with the file, the cause and a remedy.
 
     Raises:
-        DataError: a file or directory is missing or may not be read.
+        DataError: a file or directory is missing, or reading it is not allowed.
     """
     try:
         yield
     except OSError as error:
         raise DataError(
-            f"{error.filename or place} cannot be read ({error.strerror or error}); mend or remove "
-            "it, and check its permissions"
+            f"{error.filename or place} cannot be read ({error.strerror or error}); repair or "
+            "remove it, and check its permissions"
         ) from error
 
 
 def require_image_size(size: int, name: str) -> None:
-    """Refuse an image of no byte, or of more than any has: it would be read whole.
+    """Refuse an empty or a huge image: reading takes it whole.
 
     Raises:
-        DataError: it is one.
+        DataError: the image is empty or too large.
     """
     if size == 0:
         raise DataError(f"{name} has 0 bytes; copy it again or remove it")
@@ -74,7 +74,7 @@ def require_image_size(size: int, name: str) -> None:
 
 
 class SplitFile(Frozen):
-    """A file that images are read from: a shard, or an image."""
+    """A file with images: a shard, or an image."""
 
     path: str
     size: int
@@ -82,11 +82,11 @@ class SplitFile(Frozen):
 
     @classmethod
     def of(cls, path: Path) -> SplitFile:
-        """Look at a file.
+        """Return the facts of a file.
 
         Raises:
-            DataError: it is not there, no regular file, or its name is no UTF-8.
-            OSError: it may not be looked at.
+            DataError: the file is not regular, or its name is not UTF-8.
+            OSError: the file is missing, or looking at it is not allowed.
         """
         name = os.fspath(path)
         if printable(name) != name:
@@ -98,24 +98,24 @@ class SplitFile(Frozen):
 
 
 class Samples(Frozen):
-    """The images of a split in order, with what belongs to each.
+    """The images of a split in order, with their labels or captions.
 
-    Of `labels`, `multilabels` and `captions` there is what the data set has; linear probes and
-    classification need one of the first two, retrieval and selection the third.
+    Classification and linear probes need `labels` or `multilabels`; retrieval and selection need
+    `captions`.
     """
 
     files: tuple[SplitFile, ...]
     places: tuple[Place, ...]
     images_per_instance: int = Field(default=1, ge=1)
-    """Consecutive images that belong to one instance, which captions are told apart on."""
+    """Consecutive images of one instance, for image-caption selection."""
     labels: tuple[int, ...] | None = None
     """Class of each image."""
     multilabels: tuple[tuple[int, ...], ...] | None = None
-    """Ones and zeros per class, of each image."""
+    """Ones and zeros per class, for each image."""
     captions: tuple[tuple[str, ...], ...] | None = None
     """Texts of each instance."""
     left_out: tuple[LeftOut, ...] = ()
-    """Damaged elements, where they were to be skipped."""
+    """Skipped damaged elements."""
 
     def __len__(self) -> int:
         """The number of images."""
@@ -123,12 +123,12 @@ class Samples(Frozen):
 
     @cached_property
     def identity(self) -> str:
-        """SHA-256 hex digest of the places of all images in files, sizes and times included."""
+        """SHA-256 hex digest of the positions of all images, with sizes and times of files."""
         return digest_of([[one.model_dump() for one in self.files], self.places])
 
     @cached_property
     def labels_digest(self) -> str:
-        """SHA-256 hex digest of what images are scored against, in order."""
+        """SHA-256 hex digest of all labels and captions, in order."""
         return digest_of([self.labels, self.multilabels, self.captions])
 
     def read(self, index: int) -> bytes:
@@ -139,13 +139,13 @@ class Samples(Frozen):
             return opened.read(size)
 
     def name_of(self, index: int) -> str:
-        """Return a name of an image for messages."""
+        """Return an image's name for messages."""
         file, offset, _ = self.places[index]
         path = self.files[file].path
         return path if offset == 0 else f"image {index} in {path}"
 
     def of_file(self, file: int) -> Samples:
-        """Return the samples of one file, as they would be if there were no other."""
+        """Return the samples of one file."""
         images = [number for number, place in enumerate(self.places) if place.file == file]
         first, last = (images[0], images[-1] + 1) if images else (0, 0)
         instances = slice(first // self.images_per_instance, last // self.images_per_instance)
@@ -159,7 +159,7 @@ class Samples(Frozen):
         )
 
     def without(self, images: Mapping[int, LeftOut]) -> Samples:
-        """Return the samples without the instances of some images, which are noted."""
+        """Return the samples without the instances of some images, which `left_out` lists."""
         each = self.images_per_instance
         damaged = {number // each for number in images}
         kept = [number for number in range(len(self) // each) if number not in damaged]
@@ -180,7 +180,7 @@ class Samples(Frozen):
         )
 
     def is_current(self) -> bool:
-        """Whether the files are those that were looked at."""
+        """Whether no file has changed."""
         try:
             return all(SplitFile.of(Path(one.path)) == one for one in self.files)
         except (OSError, DataError):

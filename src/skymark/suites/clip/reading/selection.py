@@ -1,4 +1,4 @@
-"""Image-caption selection as it is published: SugarCrepe's annotations, Winoground's examples."""
+"""Published data of image-caption selection: SugarCrepe's annotations, Winoground's examples."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WINOGROUND_IMAGES = "images"
 
 
 def read_sugar_crepe(directory: Path, part: str, *, skip_damaged: bool = False) -> Samples:
-    """Return the images of SugarCrepe, each with its caption and a wrong one.
+    """Return the images of SugarCrepe, each with its caption and a wrong caption.
 
     Args:
-        directory: holds ``PART.json`` and the images of COCO 2017 in ``val2017``.
+        directory: with ``PART.json``, and the images of COCO 2017 in ``val2017``.
         part: such as ``add_att``, or its file's name.
-        skip_damaged: leave entries out that lack a field or an image, and note them.
+        skip_damaged: leave out entries that lack a field or an image, and list them.
 
     Raises:
         DataError: a file is missing, or an entry lacks a field.
@@ -57,8 +57,8 @@ def read_winoground(directory: Path, *, skip_damaged: bool = False) -> Samples:
     """Return the pairs of images of Winoground, each with its pair of captions.
 
     Args:
-        directory: holds ``examples.jsonl`` and ``images/NAME.png``, as the hub has them.
-        skip_damaged: leave examples out that lack a field or an image, and note them.
+        directory: with ``examples.jsonl`` and ``images/NAME.png``, as on the hub.
+        skip_damaged: leave out examples that lack a field or an image, and list them.
 
     Raises:
         DataError: a file is missing, or an entry lacks a field.
@@ -76,7 +76,7 @@ def read_winoground(directory: Path, *, skip_damaged: bool = False) -> Samples:
             images, (_text(entry, "caption_0", where), _text(entry, "caption_1", where))
         )
 
-    # JSON may have line separators of Unicode in its texts, which `splitlines` takes for ends.
+    # `splitlines` would also split at Unicode's line separators inside texts.
     lines = read_text(file).split("\n")
     named = ((f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip())
     return _samples(named, instance, file, skip_damaged=skip_damaged)
@@ -96,10 +96,10 @@ def _samples(
     *,
     skip_damaged: bool,
 ) -> Samples:
-    """Return the samples of entries, each with its place for messages.
+    """Return the samples of entries; each entry comes with its position for messages.
 
     Raises:
-        DataError: an entry lacks a field or an image, or there is no whole one.
+        DataError: an entry lacks a field or an image, or no entry is whole.
     """
     found: list[Instance] = []
     left_out: list[LeftOut] = []

@@ -1,4 +1,4 @@
-"""Tar shards in WebDataset's layout: the members of one sample share a name up to a dot."""
+"""Tar shards in WebDataset's layout: the members of a sample share a name up to a dot."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from skymark.suites.clip.reading.samples import (
 from skymark.tar_files import FOREIGN, members_of, not_whole, opened_tar, printable
 
 IMAGES = ("webp", "png", "jpg", "jpeg")
-"""Extensions of images in the order in which one is preferred (`clip_benchmark` reads these)."""
+"""Extensions of images in order of preference, as in `clip_benchmark`."""
 LARGEST_LABEL_BYTES = 1 << 24
 MOST_CAPTIONS = 10_000
 LABEL = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")
-"""A class number; those that are no class are refused later, with the number of classes."""
+"""A class number; later checks compare it with the number of classes."""
 LARGEST_ROW_HEADER = 10_000
 HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -39,11 +39,11 @@ NPY_ERRORS = (
     ValueError, TypeError, LookupError, EOFError, ArithmeticError, SyntaxError, MemoryError,
     RecursionError, tokenize.TokenError,
 )  # fmt: skip
-"""All that NumPy was seen to raise on bytes that are no array."""
+"""Errors that NumPy raises for damaged arrays."""
 
 
 class Sample(NamedTuple):
-    """One sample: its key, and the members by extension."""
+    """A sample: its key, and its members by extension."""
 
     name: str
     file: int
@@ -52,14 +52,14 @@ class Sample(NamedTuple):
 
     @property
     def extensions(self) -> str:
-        """The extensions of its members, for messages."""
+        """Extensions of its members, for messages."""
         return printable(", ".join(sorted(self.members))[:200])
 
     def data(self, extension: str) -> bytes:
         """Read a small member.
 
         Raises:
-            DataError: there is none, it is too large, or the shard ends before it does.
+            DataError: the member is missing, too large, or cut off.
         """
         member = self.members.get(extension)
         if member is None:
@@ -79,10 +79,10 @@ class Sample(NamedTuple):
         return data
 
     def place(self, extension: str) -> Place:
-        """Return where an image's bytes are in the shard.
+        """Return the position of an image in the shard.
 
         Raises:
-            DataError: there are none, or too many.
+            DataError: the image is empty or too large.
         """
         member = self.members[extension]
         require_image_size(member.size, f"{self.name}.{extension}")
@@ -90,16 +90,16 @@ class Sample(NamedTuple):
 
 
 def read_shards(shards: Sequence[Path], kind: Kind, *, skip_damaged: bool = False) -> Samples:
-    """Return the samples of shards in order; only headers, labels and texts are read.
+    """Return the samples of shards in order, without reading their images.
 
     Args:
         shards: in order.
-        kind: of what belongs to the images.
-        skip_damaged: leave out samples that lack what their kind needs, and note them.
+        kind: type of the data set.
+        skip_damaged: leave out incomplete samples, and list them.
 
     Raises:
-        DataError: a shard is empty or damaged, a member would leave the directory, or a sample
-            lacks what its kind needs.
+        DataError: a shard is empty or damaged, a member would leave the directory, or a sample is
+            incomplete.
     """
     read: list[Content] = []
     left_out: list[LeftOut] = []
@@ -132,11 +132,11 @@ def read_shards(shards: Sequence[Path], kind: Kind, *, skip_damaged: bool = Fals
 
 
 class Content(NamedTuple):
-    """The images of a sample, and what belongs to them."""
+    """The images of a sample, with their label or captions."""
 
     places: list[Place]
     label: Any
-    """A class, a row of ones and zeros, or captions."""
+    """Class, row of ones and zeros, or captions."""
 
 
 def _content(sample: Sample, kind: Kind) -> Content:
@@ -146,10 +146,10 @@ def _content(sample: Sample, kind: Kind) -> Content:
 
 
 def _samples_of(shard: Path, number: int) -> Iterator[Sample]:
-    """Yield consecutive members that share a key, as one sample.
+    """Yield samples: consecutive members that share a key.
 
     Raises:
-        DataError: the shard is damaged, holds no sample, or a member would leave the directory.
+        DataError: the shard is damaged or empty, or a member would leave the directory.
     """
     require_shard(shard)
     key, found = "", dict[str, tarfile.TarInfo]()
@@ -173,7 +173,7 @@ def _samples_of(shard: Path, number: int) -> Iterator[Sample]:
 
 
 def _check_place(member: tarfile.TarInfo, shard: Path) -> None:
-    """Refuse what an unpacking program would write elsewhere, though nothing is unpacked here."""
+    """Refuse a member that an unpacking program would write outside the directory."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or member.islnk() or member.issym():
         raise DataError(
@@ -196,7 +196,7 @@ def _images_of(sample: Sample, kind: Kind) -> list[str]:
             return [extension]
     raise DataError(
         f"{sample.name} has no image, only {sample.extensions}; "
-        f"an image is one of {', '.join(IMAGES)}"
+        f"an image has the extension {', '.join(IMAGES)}"
     )
 
 

@@ -1,12 +1,9 @@
-"""Files of the user's own for several data sets: class names and prompts, as JSON.
+"""The user's own JSON files for several data sets: class names and prompts.
 
-Its format is that of CLIP_benchmark's ``--custom_classname_file``, such as its
-``it_classnames.json``: an object with an entry per data set, each a list of names in the order of
-labels.
-
-Its format is that of CLIP_benchmark's ``--custom_template_file``, such as its
-``cupl_prompts.json``: an object with an entry per data set, each a list of templates or an object
-from class to prompts.
+Both files have an object with an entry per data set, in CLIP_benchmark's formats. Class names
+(``--custom_classname_file``, such as ``it_classnames.json``): a list of names in the order of
+labels. Prompts (``--custom_template_file``, such as ``cupl_prompts.json``): a list of templates, or
+an object from class to prompts.
 """
 
 from __future__ import annotations
@@ -33,16 +30,16 @@ LARGEST_BYTES = 256 << 20
 
 
 class Entries(ABC):
-    """The content of such a file, read once."""
+    """Content of a file, read once."""
 
     noun: ClassVar[str]
-    """What an entry has, for messages."""
+    """Noun for the content of an entry, for messages."""
 
     def __init__(self, path: Path) -> None:
-        """Read it.
+        """Read the file.
 
         Raises:
-            DataError: it cannot be read, or is in another format.
+            DataError: the file cannot be read, or has another format.
         """
         self.path = path
         data = self._bytes()
@@ -50,17 +47,17 @@ class Entries(ABC):
         try:
             content = json.loads(data)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path} is no JSON ({error}); mend it") from error
+            raise DataError(f"{path} is no JSON ({error}); correct it") from error
         if not isinstance(content, dict) or not content:
             raise DataError(f"{path} is no JSON object with an entry per data set")
         self.entries: dict[str, Any] = content
 
     @classmethod
     def read_again(cls, file: FileEntry) -> Self:
-        """Return the content that a cell was planned with.
+        """Read the file of a plan again.
 
         Raises:
-            DataError: the file changed since.
+            DataError: the file changed since the plan.
         """
         found = cls(Path(file.path))
         if found.sha256 != file.sha256:
@@ -68,17 +65,17 @@ class Entries(ABC):
         return found
 
     def entry_for(self, name: str) -> FileEntry:
-        """Return the place of a data set's entry, by its name with or without ``wds/``.
+        """Return a data set's entry, by its name with or without ``wds/``.
 
         Raises:
-            DataError: it has none, or it is in another format.
+            DataError: the entry is missing, or has another format.
         """
         for entry in (name, name.removeprefix("wds/")):
             if entry in self.entries:
                 self.check(entry)
                 return FileEntry(path=str(self.path), sha256=self.sha256, entry=entry)
         raise DataError(
-            f"{self.path} has no {self.noun} for {name}, but for "
+            f"{self.path} has no {self.noun} for {name}, but only for "
             f"{printable(', '.join(sorted(self.entries)))}; add an entry, or leave the data set out"
         )
 
@@ -87,7 +84,7 @@ class Entries(ABC):
         """Refuse an entry in another format.
 
         Raises:
-            DataError: it is.
+            DataError: the format is wrong.
         """
 
     def _bytes(self) -> bytes:
@@ -98,7 +95,7 @@ class Entries(ABC):
 
 
 class Naming(Entries):
-    """The content of a file of class names, read and checked once."""
+    """Content of a file of class names, read and checked once."""
 
     noun: ClassVar[str] = "class names"
 
@@ -107,22 +104,22 @@ class Naming(Entries):
 
         Args:
             entry: of the data set.
-            count: of its classes; None where that is not known yet.
+            count: number of its classes; None if unknown yet.
 
         Raises:
-            DataError: there are more or fewer, or they are in another format.
+            DataError: the number or the format is wrong.
         """
         self.check(entry)
         found = tuple(self.entries[entry])
         if count is not None and len(found) != count:
             raise DataError(
                 f"{self.path} has {len(found)} class names for {entry}, which has {count} classes; "
-                "write one for each, in the order of its labels"
+                "write a name for each class, in the order of labels"
             )
         return found
 
     def check(self, entry: str) -> None:
-        """Refuse an entry that is no list of names."""
+        """Refuse an entry unless it is a list of names."""
         found = self.entries[entry]
         if not isinstance(found, list) or not found:
             raise DataError(f"{self.path} has no list of class names for {entry}")
@@ -131,16 +128,16 @@ class Naming(Entries):
 
 
 def names_in(file: FileEntry, count: int) -> tuple[str, ...]:
-    """Return the class names that a cell was planned with.
+    """Return the class names of a planned cell.
 
     Raises:
-        DataError: the file changed since, or has names for another number of classes.
+        DataError: the file changed since the plan, or has another number of names.
     """
     return Naming.read_again(file).names(file.entry, count)
 
 
 class Prompting(Entries):
-    """The content of a file of prompts, read and checked once."""
+    """Content of a file of prompts, read and checked once."""
 
     noun: ClassVar[str] = "prompts"
 
@@ -148,7 +145,7 @@ class Prompting(Entries):
         """Return the prompts of a data set with these class names.
 
         Raises:
-            DataError: a class has none, or they are in another format.
+            DataError: a class has no prompts, or the format is wrong.
         """
         self.check(entry)
         found = self.entries[entry]
@@ -166,14 +163,14 @@ class Prompting(Entries):
         return Prompts(classes=classes, templates=(), by_class=by_class)
 
     def check(self, entry: str) -> None:
-        """Refuse an entry that is neither templates nor prompts by class."""
+        """Refuse an entry unless it has templates or prompts by class."""
         found = self.entries[entry]
         texts = [found] if isinstance(found, list) else []
         texts += found.values() if isinstance(found, dict) else []
         if not texts or not all(isinstance(one, list) and one for one in texts):
             raise DataError(
-                f"{self.path} has neither a list of templates nor an object from class to prompts "
-                f"for {entry}"
+                f"{self.path} needs a list of templates, or an object from class to prompts, for "
+                f"{entry}"
             )
         if not all(isinstance(text, str) and is_sound(text) for one in texts for text in one):
             raise DataError(f"{self.path} has prompts for {entry} that are no texts")
@@ -183,9 +180,9 @@ class Prompting(Entries):
 
 
 def prompts_in(file: FileEntry, classes: tuple[str, ...]) -> Prompts:
-    """Return the prompts that a cell was planned with.
+    """Return the prompts of a planned cell.
 
     Raises:
-        DataError: the file changed since, or a class has no prompts there.
+        DataError: the file changed since the plan, or lacks prompts for a class.
     """
     return Prompting.read_again(file).prompts(file.entry, classes)

@@ -1,1 +1,1 @@
-"""Metrics of the tasks, as pure functions of features and labels."""
+"""Metrics of the tasks: pure functions of features and labels."""

@@ -1,8 +1,8 @@
-"""Linear probe: a linear classifier trained on image features, its weight decay searched.
+"""Linear probe: train a linear classifier on image features, and search its weight decay.
 
-Definitions, optimiser, schedule and search are those of clip_benchmark 1.6.2,
-``metrics/linear_probe.py``, down to the order in which random numbers are drawn: with the same
-features, training sees the same batches.
+Definitions, optimiser, schedule and search follow clip_benchmark 1.6.2,
+``metrics/linear_probe.py``, with its order of random numbers: with the same features, training sees
+the same batches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skymark.suites.clip.specification import LinearProbe
 from skymark.suites.clip.tasks.zero_shot import TOP, single_label_metrics
 
 LARGEST_STEP = 8
-"""First distance of the search around the best weight decay; it is halved until it is 0."""
+"""First distance of the search around the best weight decay; halved until it is 0."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Features:
     """Int64 of shape (images,)."""
 
     def chosen(self, indices: Any) -> Features:
-        """Return some of them, in the order of `indices`."""
+        """Return the features at `indices`, in that order."""
         return Features(self.values[indices], self.labels[indices])
 
     def joined(self, other: Features) -> Features:
-        """Return these and then the others."""
+        """Return these features, followed by other features."""
         import torch
 
         return Features(
@@ -46,14 +46,14 @@ class Features:
 
 @dataclass(frozen=True)
 class Draws:
-    """Random draws of a run, in clip_benchmark's order from the state after the model was made."""
+    """Random draws in clip_benchmark's order, from the state after the model was made."""
 
     state: Any
     loaders: int
-    """Splits that were read: each draws a seed for its reading processes."""
+    """Number of splits; each draws a seed for its reading processes."""
 
     def split(self, count: int, val_proportion: float) -> tuple[Any, Any] | None:
-        """Return indices of the training and of the validation part; None for no such part."""
+        """Return indices of the training and the validation part; None without validation."""
         import torch
 
         torch.set_rng_state(self.state)
@@ -67,7 +67,7 @@ class Draws:
         return order[: sizes[0]], order[sizes[0] :]
 
     def order(self, count: int) -> Any:
-        """Return the order in which training images are taken; call it after `split`."""
+        """Return the order of training images; call it after `split`."""
         import torch
 
         for _ in range(self.loaders):
@@ -88,12 +88,12 @@ def probe(
     """Train a linear classifier, and return its metrics on the test images.
 
     Args:
-        train: features to train on.
-        val: features that the weight decay is searched on; None for a weight decay of 0.
+        train: features for training.
+        val: features to search the weight decay; None for a weight decay of 0.
         test: features to score.
-        order: of the training images; few-shot training takes the first of each class.
-        settings: of the training.
-        seed: of each training.
+        order: order of the training images; few-shot training takes the first of each class.
+        settings: settings of the training.
+        seed: seed of each training.
         autocast: whether training runs in mixed precision.
 
     Raises:
@@ -171,7 +171,7 @@ class Trainer:
 
 
 def _best_weight_decay(trainer: Trainer, val: Features) -> float:
-    """Search the weight decay by its accuracy: coarsely first, then around the best, ever closer.
+    """Search the weight decay by accuracy: first coarsely, then ever closer around the best.
 
     The grid has 97 values from 1e-6 to 1e2 in equal ratios, as in CLIP (Radford et al. 2021, A.3).
     """
@@ -200,7 +200,7 @@ def _best_weight_decay(trainer: Trainer, val: Features) -> float:
 
 
 def _few_of_each(labels: Any, order: Any, fewshot_k: int) -> Any:
-    """Return the indices to train on: all in order, or the first few of each class."""
+    """Return indices for training: all in order, or the first few of each class."""
     import torch
 
     if fewshot_k < 0:
@@ -220,7 +220,7 @@ def _few_of_each(labels: Any, order: Any, fewshot_k: int) -> Any:
 
 
 def _shuffled(count: int) -> Any:
-    """Return the order that a shuffling `DataLoader` of torch draws for one epoch."""
+    """Return the order of one epoch in a shuffling `DataLoader` of torch."""
     import torch
 
     _draw_seed()
@@ -230,7 +230,7 @@ def _shuffled(count: int) -> Any:
 
 
 def _draw_seed() -> int:
-    """Draw what `DataLoader` and its sampler draw from torch's generator for each epoch."""
+    """Draw a seed from torch's generator, like `DataLoader` and its sampler for each epoch."""
     import torch
 
     return int(torch.empty((), dtype=torch.int64).random_().item())

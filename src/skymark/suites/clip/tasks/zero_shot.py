@@ -1,12 +1,11 @@
 """Zero-shot tasks: classification, retrieval and image-caption selection.
 
-Definitions are those of clip_benchmark 1.6.2, ``metrics/zeroshot_classification.py``.
+Definitions follow clip_benchmark 1.6.2:
 
-Definitions are those of clip_benchmark 1.6.2, ``metrics/zeroshot_retrieval.py``: a query counts as
-found if at least one of its own is among the first k.
-
-Definitions are those of clip_benchmark 1.6.2, ``metrics/image_caption_selection.py``, which scores
-SugarCrepe (one image, two captions) and Winoground (two of each).
+- ``metrics/zeroshot_classification.py``
+- ``metrics/zeroshot_retrieval.py``: a query is found if the first k results have a match for it.
+- ``metrics/image_caption_selection.py``: SugarCrepe has one image and two captions per instance,
+  Winoground two images and two captions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from skymark.model.errors import UsageError
 
 ROWS = 1024
-"""Queries that are compared at a time, so that memory does not grow with their number."""
+"""Queries per comparison, so that memory does not grow with their number."""
 
 
 def unit(features: Any) -> Any:
@@ -29,7 +28,7 @@ def unit(features: Any) -> Any:
 
 
 def compared(queries: Any, others: Any) -> Iterator[tuple[int, Any]]:
-    """Yield similarities of some queries with all others, with the number of the first query."""
+    """Yield similarities of some queries with all results, with the number of the first query."""
     for start in range(0, len(queries), ROWS):
         yield start, queries[start : start + ROWS] @ others.T
 
@@ -42,7 +41,7 @@ def retrieval_metrics(
     Args:
         image_features: of shape (images, dimensions).
         text_features: of shape (texts, dimensions).
-        image_of_text: int64 of shape (texts,): the image that each text belongs to.
+        image_of_text: int64 of shape (texts,): the image of each text.
         recall_k: numbers of results.
     """
     import torch
@@ -66,20 +65,20 @@ def retrieval_metrics(
 def _recalls(
     queries: Any, results: Any, of_query: Any, of_result: Any, recall_k: Sequence[int]
 ) -> dict[int, float]:
-    """Return the share of queries with one of their own among the first k results, by k.
+    """Return the share of queries with a match among the first k results, by k.
 
     Args:
         queries: of shape (queries, dimensions).
         results: of shape (results, dimensions).
-        of_query: int64 of shape (queries,): the image that each is, or belongs to.
-        of_result: int64 of shape (results,): the same of the results.
+        of_query: int64 of shape (queries,): the image of each query.
+        of_result: int64 of shape (results,): the image of each result.
         recall_k: numbers of results.
     """
     found = dict.fromkeys(recall_k, 0)
     for start, scores in compared(queries, results):
         own = of_query[start : start + len(scores), None]
         for k in recall_k:
-            # Not the first k of the largest: equally near ones are in another order there.
+            # Not the first k of a larger k: results at equal distance have another order there.
             hits = of_result[scores.topk(k, dim=1).indices] == own
             found[k] += int(hits.any(dim=1).sum())
     return {k: count / len(queries) for k, count in found.items()}
@@ -114,7 +113,7 @@ TOP = 5
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How well a class was told apart from the others."""
+    """Precision and recall of one class."""
 
     precision: float
     recall: float
@@ -127,7 +126,7 @@ def classifier_of(prompt_features: Any, counts: Sequence[int]) -> Any:
 
     Args:
         prompt_features: of all prompts, class by class.
-        counts: the number of prompts of each class.
+        counts: number of prompts of each class.
     """
     import torch
 
@@ -161,7 +160,7 @@ def single_label_metrics(logits: Any, labels: Any) -> dict[str, float]:
 
 
 def class_scores(predicted: Any, labels: Any, classes: int) -> list[ClassScore]:
-    """Return precision, recall, F1 and the number of images of each class; 0 where undefined."""
+    """Return precision, recall, F1 and number of images of each class; 0 if undefined."""
     import torch
 
     right = torch.bincount(labels[predicted == labels], minlength=classes).tolist()

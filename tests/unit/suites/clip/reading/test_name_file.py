@@ -43,7 +43,7 @@ def test_a_file_that_changed_since_the_plan_is_refused(write):
 
 
 def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
-    with pytest.raises(DataError, match="no class names for wds/cars, but for vtab/pets, wds/mine"):
+    with pytest.raises(DataError, match="names for wds/cars, but only for vtab/pets, wds/mine"):
         Naming(write(CONTENT)).entry_for("wds/cars")
 
 

@@ -60,7 +60,7 @@ def test_a_class_without_prompts_is_named(write):
 
 
 def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
-    with pytest.raises(DataError, match="no prompts for wds/cars, but for vtab/pets, wds/mine"):
+    with pytest.raises(DataError, match="prompts for wds/cars, but only for vtab/pets, wds/mine"):
         Prompting(write(CONTENT)).entry_for("wds/cars")
 
 
@@ -69,9 +69,9 @@ def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
     [
         ("{", "is no JSON"),
         ([1], "no JSON object"),
-        ({"mine": "a photo"}, "neither a list of templates nor"),
-        ({"mine": []}, "neither a list of templates nor"),
-        ({"mine": {"cat": []}}, "neither a list of templates nor"),
+        ({"mine": "a photo"}, "needs a list of templates, or"),
+        ({"mine": []}, "needs a list of templates, or"),
+        ({"mine": {"cat": []}}, "needs a list of templates, or"),
         ({"mine": {"cat": [1]}}, "are no texts"),
         ({"mine": ["a photo"]}, "has no {c} for the class name"),
     ],
