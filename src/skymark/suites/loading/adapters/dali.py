@@ -261,7 +261,7 @@ class Dali(Adapter):
     abilities: ClassVar = all_but(
         {
             "mix": "it has no weighted mixing of sources",
-            "seek": "its external source is told the order, a permutation of all indices",
+            "seek": "its external source takes the order as a list of all indices",
             "pack": "all outputs of an external source have as many rows",
             "jax": "DALI's JAX iterators place batches on GPUs only, and need CUDA",
         }

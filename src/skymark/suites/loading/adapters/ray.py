@@ -226,7 +226,7 @@ class RayData(Adapter):
     guide: ClassVar = "https://docs.ray.io/en/latest/data/shuffling-data.html"
     abilities: ClassVar = all_but(
         {
-            "mix": "its mixing begins no source again: one that was gone through drops out",
+            "mix": "its mixing begins no source again: a finished source drops out",
             "seek": "a stream comes to its middle by reading all that is before",
             "checkpoint": "Ray Data does not save the position of an iterator within an epoch",
             "jax": "Ray Data delivers NumPy, PyTorch or TensorFlow batches, not arrays on a JAX "

@@ -240,8 +240,7 @@ class Spdl(Adapter):
     abilities: ClassVar = all_but(
         {
             "mix": "its weighted sampler draws with replacement: elements come again before others",
-            "seek": "its pipeline is told the order, a permutation of all indices, 8 bytes for "
-            "each",
+            "seek": "its pipeline takes the order as a list of all indices, 8 bytes for each",
             "checkpoint": "SPDL pipelines have no state to save; their users keep the position",
             "jax": "SPDL delivers host arrays and does not know JAX's device meshes",
         }

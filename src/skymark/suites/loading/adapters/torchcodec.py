@@ -1,6 +1,6 @@
 """TorchCodec: a DataLoader whose workers decode video and audio with torchcodec.
 
-Loader, sampler and workers are those of the adapter `pytorch`. The functions behind
+The adapter `pytorch` gives loader, sampler and workers. The functions behind
 `torchvision.transforms.v2`, and PyTorch's own, transform the decoded frames and samples. As the
 guide advises, the adapter asks for all frames of a clip at once and decodes with one thread per
 worker. It seeks by the file's own index (``seek_mode="approximate"``), which is exact at a constant

@@ -1,6 +1,6 @@
 """Torchvision: a DataLoader whose workers decode and transform images with torchvision's operators.
 
-Loader, sampler and workers are those of the adapter `pytorch`. `torchvision.io` decodes images, and
+The adapter `pytorch` gives loader, sampler and workers. `torchvision.io` decodes images, and
 the functions behind `torchvision.transforms.v2` transform them with the drawn boxes and flips; its
 classes would draw their own from PyTorch's generator. As the guide advises, images are uint8
 tensors until they are normalised, and resizing uses antialiasing. Elements leave in the layout of

@@ -168,7 +168,7 @@ class WebDataset(InDataLoader):
     abilities: ClassVar = all_but(
         {
             **OF_STREAMS,
-            "checkpoint": "a pipeline has no state to save; an epoch begins at its beginning again",
+            "checkpoint": "a pipeline has no state to save",
         }
     )
     shuffles: ClassVar = f"shards, buffer {ELEMENT_BUFFER}"

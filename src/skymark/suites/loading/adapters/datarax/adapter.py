@@ -187,7 +187,7 @@ class Datarax(Adapter):
     abilities: ClassVar = all_but(
         {
             "mix": "its mixed source draws with replacement: elements come again before others",
-            "seek": "its sources are told the order, a permutation of all indices on the device",
+            "seek": "its sources take the order as a list of all indices on the device",
             "variable-length": "it compiles its pipeline for batches of one shape and has no "
             "padding",
             "pack": "a batch has a row per element; it packs no texts",
