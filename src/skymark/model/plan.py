@@ -38,7 +38,7 @@ class Profile(Frozen):
     description: str
     """One line for `skymark list profiles`."""
     suite: str
-    """``loading`` or ``clip``, or a suite of another package."""
+    """A name from `skymark list suites`."""
     platform: Platform
     """The machine's processor: a CPU alone, or an accelerator too."""
     machine: str | None = None
