@@ -7,7 +7,7 @@ COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 UV := $(VENV)/bin/uv pip install --quiet $(COMPILE) --python $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup cloud bench test lint types microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
+.PHONY: help setup cloud bench test lint types docs microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
 
 help: ## Show the targets
 	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -33,6 +33,9 @@ lint: setup ## Check style and the direction of imports
 
 types: setup ## Check types
 	$(NOX) -s types
+
+docs: setup ## Build the documentation as a site with search, into build/docs
+	$(NOX) -s docs
 
 microbench: setup ## Measure skymark's own cost per batch
 	$(NOX) -s microbench

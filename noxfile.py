@@ -152,6 +152,20 @@ def reference(session: nox.Session) -> None:
     session.run("python", "-m", "tests.reference_pages")
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the site of the documentation into build/docs; a broken link ends it (seconds)."""
+    venv = ROOT / ".venv-docs"
+    python = str(venv / "bin" / "python")
+    pins = str(REQUIREMENTS / "docs.txt")
+    if not venv.exists():
+        session.run("uv", "venv", "--quiet", str(venv))
+    session.run("uv", "pip", "sync", "--quiet", "--python", python, "--require-hashes", pins)
+    # Material tells of the end of its support in 2027 at each build.
+    quiet = {"NO_MKDOCS_2_WARNING": "1"}
+    session.run(python, "-m", "mkdocs", "build", "--strict", env=quiet, external=True)
+
+
 @contextmanager
 def beside(session: nox.Session, tests: str, command: Sequence[str]) -> Iterator[None]:
     """Run a folder's tests beside others, and print what they said when both have ended."""

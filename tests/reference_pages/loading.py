@@ -78,7 +78,7 @@ def _adapter(cls: type[Adapter]) -> Iterator[str]:
     yield text_of(inspect.getmodule(cls))
     library = f"[{cls.name}]({cls.homepage}), package `{cls.distribution}`"
     facts = {
-        "Library": f"{library}; the adapter follows [this guide](<{cls.guide}>)",
+        "Library": f"{library}; the adapter follows [this guide]({cls.guide})",
         "Install": f"`{cls.install_hint}`" * bool(cls.install_hint),
         "Python": cls.python or "",
         "Venv": f"that of `{cls.shared_venv}`" * bool(cls.shared_venv),
