@@ -7,7 +7,7 @@ COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 UV := $(VENV)/bin/uv pip install --quiet $(COMPILE) --python $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup cloud bench test lint types docs microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
+.PHONY: help setup cloud bench test test-all lint types docs microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
 
 help: ## Show the targets
 	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -25,8 +25,11 @@ $(VENV)/.installed: requirements/dev.txt pyproject.toml
 bench: setup ## Run the ci_cpu profile on this machine, ten minutes: make bench ARGS="--time 30m"
 	$(NOX) -s bench -- $(ARGS)
 
-test: setup ## Run the tests
+test: setup ## Run the tests that need Python and git alone: minutes, 3 GB
 	$(NOX) -s tests -- $(ARGS)
+
+test-all: setup ## Run all other tests: root, libraries, containers, simulated clouds
+	$(NOX) -s tests_all
 
 lint: setup ## Check style and the direction of imports
 	$(NOX) -s lint

@@ -43,6 +43,9 @@ CLOUD_PROCESSES = ("-n", "2", *SIDE_BY_SIDE)
 """One for the tests that share a simulated cloud, and one for all others of SkyPilot."""
 IN_MINUTES = "not cloud_faults and not cloud_day and not cloud_prices"
 """Markers of tests of SkyPilot that do not take an hour."""
+SLOWEST = ("--durations=20",)
+CORE = ("tests/unit", "tests/processes", "tests/functional")
+"""Folders with tests marked `core`."""
 TIMED = "tests/benchmarks"
 CLOUD = "tests/cloud"
 CLIP = "tests/clip"
@@ -74,36 +77,48 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run every test, or those named.
-
-    Those that read the clock run alone; those that need a venv of their own run beside all others,
-    and what they say comes at the end.
-    """
+    """Run the tests that need Python and git alone, in minutes, or those named."""
     if session.posargs:
         session.run("python", "-m", "pytest", *PROCESSES, *session.posargs)
     else:
-        run_every_test(session, "python")
+        run_core_tests(session, "python")
+
+
+@nox.session
+def tests_all(session: nox.Session) -> None:
+    """Run all tests that `tests` leaves: every library, container, store, and simulated cloud."""
+    run_other_tests(session, "python")
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """Run every test and count the lines and branches that they and their workers reach."""
     session.run("coverage", "erase")
-    run_every_test(session, "coverage", "run")
+    run_core_tests(session, "coverage", "run")
+    run_other_tests(session, "coverage", "run")
     session.run("coverage", "combine", "--quiet")
     session.run("coverage", "report")
 
 
-def run_every_test(session: nox.Session, *python: str) -> None:
-    """Run every test, each folder in the venv that it needs, by a command that runs modules."""
-    pytest = (*python, "-m", "pytest", "--benchmark-disable", "--durations=20")
-    session.run(*pytest, TIMED)
+def run_core_tests(session: nox.Session, *python: str) -> None:
+    """Run the tests marked `core` by a command that runs modules."""
+    session.run(*python, "-m", "pytest", *PROCESSES, *SLOWEST, "-m", "core", *CORE)
+
+
+def run_other_tests(session: nox.Session, *python: str) -> None:
+    """Run all other tests, each folder in the venv that it needs.
+
+    Tests that read the clock run alone. Tests in a venv of their own run beside all others, and
+    their output comes at the end.
+    """
+    pytest = (*python, "-m", "pytest", *SLOWEST)
+    session.run(*pytest, "--benchmark-disable", TIMED)
     in_venv = (*python, "-m", "tests.in_venv")
-    cloud = (*in_venv, "cloud", *CLOUD_PROCESSES, CLOUD, "-m", IN_MINUTES, "--durations=20")
-    clip = (*in_venv, "clip", CLIP, "--durations=20")
+    cloud = (*in_venv, "cloud", *CLOUD_PROCESSES, *SLOWEST, CLOUD, "-m", IN_MINUTES)
+    clip = (*in_venv, "clip", *SLOWEST, CLIP)
     elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, CLOUD))
     with beside(session, CLOUD, cloud), beside(session, CLIP, clip):
-        session.run(*pytest, *PROCESSES, *elsewhere)
+        session.run(*pytest, *PROCESSES, "-m", "not core", *elsewhere)
 
 
 @nox.session

@@ -1,10 +1,13 @@
-"""Coverage inside worker processes, one cache of data, and tests side by side."""
+"""The tests of `make test`, a lock and a cache for tests alone, and tests side by side."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Callable
+from ctypes.util import find_library
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +21,26 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
 
 __all__ = ["driver", "driver_library"]  # fixtures
+
+CORE_FOLDERS = ("tests/unit/", "tests/processes/")
+"""Folders whose tests `make test` runs, besides those marked `core`."""
+BROWSERS = ("chromium", "google-chrome", "chrome")
+NEEDS: dict[str, tuple[Callable[[], object], str]] = {
+    "root": (lambda: os.geteuid() == 0, "only root may do this"),
+    "compiler": (lambda: shutil.which("cc"), "needs a C compiler: apt-get install gcc"),
+    "browser": (
+        lambda: any(map(shutil.which, BROWSERS)),
+        "needs a browser: apt-get install chromium",
+    ),
+    "ffmpeg": (
+        lambda: find_library("avdevice"),
+        "torchcodec and SPDL need FFmpeg's shared libraries: apt-get install ffmpeg",
+    ),
+    "rsync": (lambda: shutil.which("rsync"), "needs rsync: apt-get install rsync"),
+}
+"""Parts of a machine that tests are marked with: whether this one has them, and advice if not."""
+ELSEWHERE = {"needs", "libraries"}
+"""Markers of tests that `make test` leaves to `make test-all`."""
 
 APART = {"tests/functional/test_libraries.py"}
 """Files whose tests take minutes each and share nothing, so that any process may run any."""
@@ -60,6 +83,8 @@ others."""
 # pytest so the tests, which takes as long again as importing them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A run of skymark on this machine changes nothing that tests read.
+os.environ.setdefault("SKYMARK_CACHE", str(Path.home() / ".cache" / "skymark-tests"))
 # What a shell runs in the background ignores Ctrl-C, which tests send to themselves.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -89,8 +114,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-table", type=Path, help=help)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
+    for item in items:
+        if "driver_library" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.needs("compiler"))
+        for part in (part for mark in item.iter_markers("needs") for part in mark.args):
+            is_here, advice = NEEDS[part]
+            if not is_here():
+                item.add_marker(pytest.mark.skip(reason=advice))
+        if item.nodeid.startswith(CORE_FOLDERS) and not ELSEWHERE & {*item.keywords}:
+            item.add_marker("core")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -107,6 +142,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
             return CLOUD if shares else file
 
     return Scheduling(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lock_of_these_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Wait for no run of skymark on this machine, and let none wait."""
+    os.environ["SKYMARK_LOCK"] = str(tmp_path_factory.mktemp("lock") / "machine.lock")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -132,7 +173,7 @@ def processes_without_coverage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def cache() -> Path:
-    """The cache that the tests share with the user's own runs, so nothing is built twice."""
+    """The cache of all tests on this machine, so that nothing is built twice."""
     from skymark.cache.location import cache_directory
 
     return cache_directory()

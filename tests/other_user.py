@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 OTHER_USER = 65534
 """Nobody's number."""
-needs_second_user = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can start a program of another user"
-)
-
 
 BECOME = f"""
 import contextlib, os, random, shutil, socket, sys, time

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.other_user import needs_second_user, program_of_another_user
+from tests.other_user import program_of_another_user
 
 pytestmark = [pytest.mark.cloud, pytest.mark.usefixtures("other_home")]
 
@@ -35,7 +35,7 @@ except StrangersServerError as error:
 """
 
 
-@needs_second_user
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("command", ["status", "upload"])
 def test_a_server_of_another_user_is_told_nothing(command: str) -> None:
     with program_of_another_user(LISTEN) as stranger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,17 +11,16 @@ from skymark.rundir.reader import open_run
 from tests.faults.runs import Case, skymark, workers_of
 from tests.waiting import until
 
+pytestmark = pytest.mark.needs("compiler")
+
 SOURCE = Path(__file__).with_name("clock.c")
 
 
 @pytest.fixture
 def clock(tmp_path):
     """The file that shifts the wall clock, and the variables of processes that it does it for."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler, to shift the clock of the processes alone")
     library, offset = tmp_path / "clock.so", tmp_path / "offset"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, SOURCE], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, SOURCE], check=True)
     offset.write_text("0")
     return offset, {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(offset)}
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +15,6 @@ from skymark.model.manifest import Manifest
 from skymark.model.record import Record
 from skymark.rundir.reader import read_manifest, read_record
 from tests.conftest import MEASURED
-
-NEEDS_FFMPEG = pytest.mark.skipif(
-    find_library("avdevice") is None,
-    reason="torchcodec and SPDL need FFmpeg's shared libraries: apt-get install ffmpeg",
-)
 
 CHEATS = Path(__file__).with_name("cheats.py")
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.core
+
 
 @pytest.mark.parametrize(
     ("arguments", "words"),

@@ -9,18 +9,28 @@ import pytest
 from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.suites.loading.registry import adapters, scenarios
-from tests.functional.conftest import NEEDS_FFMPEG, run_in
+from tests.functional.conftest import run_in
 from tests.in_library import run_in_library
 
 CALL_FFMPEG = ("torchcodec", "spdl-io")
+SMALL = ("numpy", "grain")
+"""Libraries whose venvs have less than a gigabyte: `make test` runs them, all others bring PyTorch
+or TensorFlow."""
+
+
+def marks_of(slug: str) -> list[pytest.MarkDecorator]:
+    """Mark a library by its venv and by the packages that it needs of the system."""
+    venv = pytest.mark.core if slug in SMALL else pytest.mark.libraries
+    return [venv, pytest.mark.needs("ffmpeg")] if slug in CALL_FFMPEG else [venv]
+
+
 INSTALLABLE = [
-    pytest.param(slug, marks=[NEEDS_FFMPEG] if slug in CALL_FFMPEG else [])
+    pytest.param(slug, marks=marks_of(slug))
     for slug, cls in adapters().items()
     if not cls.install_hint
 ]
 
 
-@pytest.mark.libraries
 @pytest.mark.parametrize("slug", INSTALLABLE)
 def test_a_library_is_verified_in_every_scenario_that_it_can_do(tmp_path, slug):
     ran = run_in(
@@ -100,13 +110,21 @@ def test_litdata_mixes_parquet_files_that_were_indexed_in_any_order(tmp_path):
     assert (record.status, record.cause) == (Status.OK, None), ran.stderr
 
 
-@pytest.mark.libraries
 @pytest.mark.parametrize(
     ("slug", "option", "execution", "scenarios"),
     [
-        ("grain", "grain_processes=3", "3 processes", ("NLP-2", "MIX-1", "PR-1", "PR-5")),
-        ("spdl", "spdl_execution=processes", "2 processes", ("NLP-2", "PR-2")),
-        ("spdl", "spdl_execution=process", "2 threads in a process of their own", ("CV-4",)),
+        pytest.param(
+            *("grain", "grain_processes=3", "3 processes", ("NLP-2", "MIX-1", "PR-1", "PR-5")),
+            marks=marks_of("grain"),
+        ),
+        pytest.param(
+            *("spdl", "spdl_execution=processes", "2 processes", ("NLP-2", "PR-2")),
+            marks=marks_of("spdl"),
+        ),
+        pytest.param(
+            *("spdl", "spdl_execution=process", "2 threads in a process of their own", ("CV-4",)),
+            marks=marks_of("spdl"),
+        ),
     ],
 )
 def test_what_is_usually_done_in_threads_is_verified_in_processes_too(
@@ -124,6 +142,20 @@ def test_what_is_usually_done_in_threads_is_verified_in_processes_too(
 
 
 @pytest.mark.libraries
+def test_a_library_is_compared_with_an_older_release_of_itself(tmp_path):
+    ran = run_in(
+        *(tmp_path, "run", "--scenarios", "TAB-1", "--effort", "check"),
+        *("--adapters", "Google Grain", "grain@0.2.17"),
+    )
+    assert ran.status == 0, ran.stderr
+    older = ran.records["loading.TAB-1.small.grain@0_2_17"]
+    newest = ran.records["loading.TAB-1.small.grain"]
+    assert older.status is newest.status is Status.OK
+    assert older.versions["grain"] == "0.2.17"
+    assert newest.versions["grain"] != "0.2.17"
+
+
+@pytest.mark.core
 @pytest.mark.parametrize("slug", ["numpy", "pytorch", "grain"])
 def test_the_three_first_libraries_lack_nothing_of_tier_1(tmp_path, slug):
     planned = run_in(tmp_path, "plan", "--scenarios", "tier-1", "--adapters", slug, "--json")

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
 import pytest
 
 from skymark.model.record import Status
-
-NEEDS_MOUNTS = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("unshare") is None,
-    reason="a small /dev/shm is mounted in a namespace of its own, which needs root and unshare",
-)
 
 
 def small_shm(size: str) -> list[str]:
@@ -25,7 +17,7 @@ def few_files(number: int) -> list[str]:
     return ["bash", "-c", f'ulimit -n {number} && exec "$@"', "--"]
 
 
-@NEEDS_MOUNTS
+@pytest.mark.needs("root")
 def test_batches_that_do_not_fit_into_shared_memory_are_named_in_a_plan(skymark):
     asked = ("--scenarios", "CV-1", "--adapters", "pytorch", "numpy", "--set", "batch_size=400")
     ran = skymark("plan", *asked, prefix=small_shm("64m"))
@@ -47,7 +39,7 @@ def test_a_cell_that_needs_more_files_than_there_may_be_fails_before_it_is_measu
     assert not record.rounds
 
 
-@NEEDS_MOUNTS
+@pytest.mark.needs("root")
 @pytest.mark.libraries
 def test_a_library_that_waits_for_a_batch_which_found_no_room_is_ended_with_the_cause(skymark):
     asked = ("--scenarios", "AU-1:tiny", "--adapters", "pytorch", "--set", "batch_size=40")

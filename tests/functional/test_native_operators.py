@@ -12,7 +12,6 @@ import pytest
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs, import_root
 from skymark.suites.loading.suite import LoadingSuite
-from tests.functional.conftest import NEEDS_FFMPEG
 
 PYTEST = ("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "py", "pygments")
 """Pure Python, so that it can be lent to an environment that has no pytest."""
@@ -26,8 +25,8 @@ OPERATORS = Path(__file__).with_name("native_operators.py")
         ("tfdata", "TestTensorFlow"),
         ("datarax", "TestJax"),
         ("torchvision", "TestTorchvision"),
-        pytest.param("torchcodec", "TestTorchCodec", marks=NEEDS_FFMPEG),
-        pytest.param("spdl-io", "TestSpdl", marks=NEEDS_FFMPEG),
+        pytest.param("torchcodec", "TestTorchCodec", marks=pytest.mark.needs("ffmpeg")),
+        pytest.param("spdl-io", "TestSpdl", marks=pytest.mark.needs("ffmpeg")),
     ],
 )
 def test_native_operators_do_what_the_reference_does(tmp_path, slug, chosen):

@@ -23,7 +23,7 @@ def bucket():
         yield server
 
 
-@pytest.fixture(params=["file", "s3", "zip"])
+@pytest.fixture(params=[pytest.param("file", marks=pytest.mark.core), "s3", "zip"])
 def store(request, tmp_path):
     """An address, and the variables that its client needs; `zip` is of another package."""
     if request.param == "file":
@@ -112,6 +112,7 @@ def test_a_store_that_can_never_take_the_run_is_refused_before_anything_is_measu
     assert "known are s3://" in unknown.stderr
 
 
+@pytest.mark.core
 def test_one_can_look_for_results_where_there_are_none(skymark, tmp_path):
     nothing = skymark("fetch", (tmp_path / "void" / "run").as_uri(), "back")
     assert nothing.status == 2

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.needs("root")
+
 USERS = (40_001, 40_002)
 GROUP = 40_100
 """Numbers without names: nobody has these."""
@@ -54,8 +56,6 @@ for one in clean(root):
 
 @pytest.fixture
 def root():
-    if os.geteuid():
-        pytest.skip("only root can be several users")
     place = Path(tempfile.mkdtemp(prefix="caches-of-a-group-"))
     os.chown(place, -1, GROUP)
     place.chmod(0o2770)

@@ -12,7 +12,7 @@ import requests
 
 from skymark.cloud.sky.internals import StrangersServerError, guard, require_own
 from tests.examples import examples
-from tests.other_user import needs_second_user, program_of_another_user
+from tests.other_user import program_of_another_user
 
 LISTEN = """
 how, at = sys.argv[1:]
@@ -49,7 +49,7 @@ def session():
     return made
 
 
-@needs_second_user
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("attempt", range(examples("SKYMARK_NEIGHBOURS")))
 @pytest.mark.parametrize(
     ("how", "binds", "asks"),
@@ -72,7 +72,7 @@ def test_a_server_of_another_user_gets_and_says_nothing(how, binds, asks, attemp
             assert stranger.stdout.readline() == "0\n"
 
 
-@needs_second_user
+@pytest.mark.needs("root")
 def test_a_server_that_never_accepts_is_a_stranger_s_all_the_same():
     with program_of_another_user(LISTEN, "silent", "127.0.0.1") as stranger:
         port = int(stranger.stdout.readline())

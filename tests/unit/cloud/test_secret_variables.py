@@ -12,7 +12,7 @@ from skymark.cloud.known_machines import write_secrets
 from skymark.cloud.rented_run import secrets_of
 from skymark.model.requests import Job
 from tests.examples import examples
-from tests.other_user import needs_second_user, program_of_another_user
+from tests.other_user import program_of_another_user
 from tests.unit.rundir.past_runs import cell, plan
 
 EVERYTHING = {
@@ -78,7 +78,7 @@ while True:
 """
 
 
-@needs_second_user
+@pytest.mark.needs("root")
 def test_no_other_user_reads_secrets_that_they_race_for(open_ground):
     path = open_ground / "machine.secrets"
     written = 0

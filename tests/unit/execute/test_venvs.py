@@ -21,7 +21,7 @@ from skymark.execute.venvs import MARKER, Venvs, import_root
 from skymark.model.errors import SkymarkError, UsageError, VenvBuildError
 from skymark.model.venv import VenvSpec
 from tests.examples import examples
-from tests.other_user import OTHER_USER, needs_second_user, program_of_another_user
+from tests.other_user import OTHER_USER, program_of_another_user
 from tests.scripted_suite import WRONG_PACKAGE
 from tests.waiting import until
 
@@ -324,7 +324,7 @@ def test_a_venv_that_others_may_change_is_neither_used_nor_replaced(tmp_path):
         venvs.ensure(spec)
 
 
-@needs_second_user
+@pytest.mark.needs("root")
 def test_a_venv_of_another_user_is_not_used(tmp_path):
     spec = VenvSpec(name="tiny")
     tmp_path.chmod(0o1777)  # as the cache in skymark's images
@@ -353,7 +353,7 @@ while True:
 """
 
 
-@needs_second_user
+@pytest.mark.needs("root")
 def test_no_venv_of_another_user_runs_that_races_with_ours():
     spec = VenvSpec(name="tiny", imports="json")
     with tempfile.TemporaryDirectory() as name:

@@ -98,7 +98,7 @@ def circle(path):
     path.symlink_to(path.name)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.needs("root")
 @pytest.mark.parametrize(
     ("put", "is_own"),
     [

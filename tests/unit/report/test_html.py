@@ -19,6 +19,7 @@ from skymark.model.record import Cause, Status
 from skymark.report.html import render, write_html
 from skymark.report.text import facts_of
 from skymark.rundir.reader import Run, open_run
+from tests.conftest import BROWSERS
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 SELF_CLOSING = {"rect", "line", "circle"}
@@ -240,8 +241,6 @@ def test_the_file_is_written_whole_or_not_at_all(saved: Run, tmp_path: Path) -> 
         write_html(saved, tmp_path / "a file" / "report.html")
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
-
 SORT = """
 <script>
 const table = document.querySelectorAll(".scroll table")[1];
@@ -258,14 +257,12 @@ document.title = "sorted " + seen.map((one) => one.join("")).join(" ");
 """
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"
-)
+@pytest.mark.needs("browser")
 def test_tables_sort_in_a_browser_with_missing_values_last(page: str, tmp_path: Path) -> None:
     # The page's policy allows its own inline script only because it is inline; so is this one.
     (tmp_path / "report.html").write_text(page.replace("</body>", f"{SORT}</body>"))
     command = [
-        str(CHROMIUM),
+        next(filter(None, map(shutil.which, BROWSERS))),
         *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
         *("--disable-component-update", "--disable-sync", "--no-first-run"),
         f"--user-data-dir={tmp_path / 'profile'}",

@@ -29,7 +29,7 @@ from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN
 CLUSTER = "skymark-cpu-1"
 RSYNC = shutil.which("rsync")
 
-pytestmark = pytest.mark.skipif(RSYNC is None, reason="rsync is not installed")
+pytestmark = pytest.mark.needs("rsync")
 
 DAMAGING = """#!/bin/sh
 {rsync} "$@"

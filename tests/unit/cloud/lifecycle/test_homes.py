@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from skymark.cloud.lifecycle import retrieving as module
 from skymark.cloud.lifecycle.retrieving import LEAST_FREE_BYTES, check_home, fault_of, homes
 from skymark.model.errors import UsageError
+from tests.other_user import OTHER_USER
 
 
 def test_a_directory_that_is_there_or_can_be_made_will_do_and_nothing_stays_of_the_trial(tmp_path):
@@ -32,10 +35,20 @@ def test_a_name_that_no_file_system_takes_is_refused(tmp_path):
     assert "name too long" in fault_of(tmp_path / ("n" * 300)).lower()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_without_the_right_to_write_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    assert "Permission denied" in fault_of(tmp_path / "runs")
+@pytest.fixture
+def without_roots_rights():
+    """Be nobody for this test where the tests run as root, who may write anywhere."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(OTHER_USER)
+    yield
+    os.seteuid(user)
+
+
+def test_a_directory_without_the_right_to_write_is_refused(without_roots_rights):
+    with TemporaryDirectory() as place:
+        Path(place).chmod(0o500)
+        assert "Permission denied" in fault_of(Path(place, "runs"))
 
 
 def test_a_file_system_that_takes_no_files_is_refused():

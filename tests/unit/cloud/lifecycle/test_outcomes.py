@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 
 import pytest
 
@@ -17,7 +16,7 @@ from tests.unit.cloud.lifecycle.test_following import ScriptedJob
 CLUSTER = "skymark-cpu-1"
 AWAY = CloudError("SkyPilot's API server is away")
 
-pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+pytestmark = pytest.mark.needs("rsync")
 
 
 @pytest.fixture

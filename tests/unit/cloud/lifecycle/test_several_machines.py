@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import threading
 
 import pytest
@@ -17,7 +16,7 @@ from tests.rented_runs import run_of
 
 CLUSTER = "skymark-cpu-1"
 
-pytestmark = pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+pytestmark = pytest.mark.needs("rsync")
 
 
 class Waiting:
