@@ -13,6 +13,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PLACE = "skymark/data/requirements.tar.xz"
+OF_CHECKOUT = {"docs"}
+"""Names of requirement files that an installed skymark does not use."""
 
 
 class RequirementsArchive(BuildHookInterface[Any]):
@@ -26,6 +28,8 @@ class RequirementsArchive(BuildHookInterface[Any]):
         self._made = Path(tempfile.mkstemp(suffix=".tar.xz")[1])
         with tarfile.open(self._made, "w:xz") as archive:
             for path in sorted(requirements.rglob("*")):
+                if path.stem in OF_CHECKOUT:
+                    continue
                 if path.suffix in {".in", ".txt"} or path.name == "sizes.toml":
                     member = tarfile.TarInfo(path.relative_to(requirements).as_posix())
                     member.size = path.stat().st_size
