@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from skymark.cli.caller import note, print_json
+from skymark.cli.help import RARE
 from skymark.cli.parameters import DIFFERENCE, PAIRS
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
@@ -20,24 +21,23 @@ Against = Annotated[
     str | None,
     Parameter(
         group=PAIRS,
-        help="Measure a git revision of skymark's checkout, such as HEAD~1, in turn with the code "
-        "here: pairs of rounds on one machine, which it does not matter to if that gets slower. "
-        "The revision's run lies beside --output, in a directory that ends in -baseline.",
+        metavar="REVISION",
+        help="Also measure this git revision of skymark, such as HEAD~1, in alternate rounds, so "
+        "that changes in machine speed cancel out. Its run is OUTPUT-baseline.",
     ),
 ]
 Gate = Annotated[
     bool,
     Parameter(
         group=PAIRS,
-        help="With --against: exit with status 3 if a cell is shown to be slower than there, "
-        "beyond --practical.",
+        help="With --against: exit with status 3 if a cell got slower.",
     ),
 ]
 Practical = Annotated[
     float | None,
     DIFFERENCE,
     Parameter(
-        group=PAIRS,
+        group=(PAIRS, RARE),
         help="With --against: smallest relative difference that counts. [default: 0.02]",
     ),
 ]

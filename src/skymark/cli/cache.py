@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 cache = App(
     name="cache",
-    help="""Keep the caches of many jobs apart, or build one for all; list, verify and clean.""",
+    help="""Build, list, check or remove caches of data and libraries.""",
 )
 cache.command(list_entries, name="list")
 cache.command(verify)
@@ -56,18 +56,20 @@ def plan(
     cache_root: Root = None,
     measure: Annotated[
         bool,
-        Parameter(help="Measure this machine and the disk of --cache-root first (some seconds)."),
+        Parameter(help="First measure this machine and the disk of --cache-root (some seconds)."),
     ] = False,
     python: Python = None,
-    explain: Annotated[
-        bool, Parameter(help="Print the figures that the choice rests on, too.")
-    ] = False,
+    explain: Annotated[bool, Parameter(help="Also print the figures behind the choice.")] = False,
     json: Json = False,
 ) -> int:
-    """Say which cache policy fits a data set, why, and what else there is.
+    """Choose the cache policy for a data set, and compare the others.
 
-    The limits in the table come from rates of this machine, where --measure has measured them; else
-    from those of the machine that the documentation was made on.
+    The limits in the table come from this machine's rates once --measure has measured them, else
+    from the rates of the documentation's machine.
+
+    Examples:
+      skymark cache plan hf://owner/name --jobs 16
+      skymark cache plan ./rows --measure --explain
     """
     from skymark.cache.choosing import known_rates, measure_rates
 
@@ -98,7 +100,7 @@ def build(
     prepare: Prepare = None,
     cache_policy: Annotated[
         Literal["shared", "prebuilt", "parquet", "parquet+shared"],
-        Parameter(help="What to build: shared, prebuilt (sealed), parquet, or parquet+shared."),
+        Parameter(help="Kind of cache; prebuilt is sealed."),
     ] = "prebuilt",
     cache_root: Root = None,
     python: Python = None,
@@ -107,24 +109,25 @@ def build(
         Literal["parquet", "arrow"],
         Parameter(
             help="With parquet: sharded Parquet for streaming, or an Arrow directory for "
-            "load_from_disk, which takes more room and is read at random at once."
+            "load_from_disk, which is larger and quick to read at random."
         ),
     ] = "parquet",
     shards: Annotated[
         int | None,
         COUNT,
-        Parameter(
-            help="Files of each split; at least as many as workers that stream it. [default: by "
-            "size]"
-        ),
+        Parameter(help="Files of each split, at least one per worker. [default: by size]"),
     ] = None,
 ) -> int:
     """Build a cache, or convert a data set, before the jobs start.
 
-    Who comes first builds; others that come meanwhile wait. Prints where it is, and the call that
-    reads it.
+    The first process builds, and others wait for it. Prints the cache's directory and the call
+    that reads it.
 
-    Exit status: 0 it is there, 1 it could not be built, 2 bad usage.
+    Examples:
+      skymark cache build hf://owner/name
+      skymark cache build --data ./photos --cache-policy parquet+shared
+
+    Exit status: 0 the cache is there; 1 it could not be built; 2 bad usage.
     """
     from skymark.cache.conversion import convert, converted_recipe
     from skymark.cache.providing import build_prepared
@@ -134,9 +137,9 @@ def build(
         beside = (sources, field, prepare, python, build_limit, to != "parquet", shards)
         return _build_for_runs(root, data, policy, beside)
     if (to == "arrow" or shards is not None) and not policy.converts:
-        raise UsageError("--to and --shards go with --cache-policy parquet or parquet+shared")
+        raise UsageError("--to and --shards need --cache-policy parquet or parquet+shared")
     if to == "arrow" and (policy is not Policy.PARQUET or shards is not None):
-        raise UsageError("--to arrow goes with --cache-policy parquet alone, and has no --shards")
+        raise UsageError("--to arrow needs --cache-policy parquet, and has no --shards")
     needs_library = policy is not Policy.PARQUET or to == "arrow"
     recipe = _recipe(sources, field, prepare, python, build_limit, needs_library=needs_library)
     if not policy.converts:
@@ -155,7 +158,7 @@ def build(
 
 
 def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[object]) -> int:
-    """Build what `skymark run --data` reads, and print the run's options.
+    """Build the cache of `skymark run --data`, and print the run's options.
 
     Args:
         root: directory of the caches.
@@ -171,13 +174,13 @@ def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[obje
 
     if not policy.needs_data_of_run or policy is Policy.PARQUET:
         raise UsageError(
-            f"--data builds what all runs read: --cache-policy prebuilt or parquet+shared; under "
-            f"{policy} each run has what it needs"
+            f"--data needs --cache-policy prebuilt or parquet+shared, which all runs read; under "
+            f"{policy} each run makes its own"
         )
     if any(beside):
         raise UsageError(
-            "--data names all that `skymark run --data` reads, in its own way; leave out other "
-            "sources, --field, --prepare, --python, --build-limit, --to and --shards"
+            "--data builds the data of `skymark run --data`; leave out other sources, --field, "
+            "--prepare, --python, --build-limit, --to and --shards"
         )
     address, entry = build_for_runs(root, name, note)
     print_plain(f"{address}: {entry}")
@@ -189,11 +192,14 @@ def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[obje
 
 @cache.command
 def use(
-    *command: Annotated[str, Parameter(help="The job's command, behind --.")],
+    *command: Annotated[str, Parameter(help="The job's command, after --.")],
     data: Annotated[
         tuple[str, ...],
         Several,
-        Parameter(help="Files or http addresses of the data set, as `cache build` has them."),
+        Parameter(
+            metavar="SOURCE...",
+            help="Files or http addresses of the data set, as in `cache build`.",
+        ),
     ] = (),
     field: Field = None,
     prepare: Prepare = None,
@@ -204,16 +210,20 @@ def use(
     uses: UseOption = "once",
     build_limit: BuildLimit = None,
     stagger: Annotated[
-        float, SECONDS, Parameter(help="With staggered: seconds between the starts of two jobs.")
+        float, SECONDS, Parameter(help="With staggered: seconds between two jobs' starts.")
     ] = 5.0,
 ) -> int:
     """Run a job's command with a cache that no other job can break.
 
-    Sets the variables that its libraries take their caches from, builds or waits for what the
-    policy shares, keeps that from being removed, and clears away what was this job's own, also
-    after a crash: the next job does it then.
+    Sets the cache variables of the job's libraries. Builds the shared cache or waits for it, and
+    protects it from removal. Removes the job's own cache at the end; after a crash, the next job
+    removes it.
 
-    Exit status: the command's own; 1 the cache could not be built, 2 bad usage.
+    Examples:
+      skymark cache use -- python train.py
+      skymark cache use --cache-policy shared --data rows.json -- python train.py
+
+    Exit status: the command's own; 1 the cache could not be built; 2 bad usage.
     """
     from skymark.cache.choosing import known_rates
     from skymark.cache.providing import provided
@@ -221,18 +231,18 @@ def use(
     from skymark.execute.ranks.reading import turn_of
 
     if not command:
-        raise UsageError("give the job's command behind --, such as -- python train.py")
+        raise UsageError("give the job's command after --, such as -- python train.py")
     root, policy = root_of(cache_root), Policy(cache_policy)
     if policy is Policy.AUTO:
         choice = _choice(root, data, jobs, uses, known_rates(root))
         note(f"cache policy auto: {choice.policy}, for {choice.reason}")
         policy = choice.policy
-        if policy is Policy.PREBUILT:  # which only somebody who plans can have built
+        if policy is Policy.PREBUILT:  # nobody has built it
             policy = Policy.SHARED
-            note("nothing was prebuilt, so it is shared; `skymark cache build` prebuilds it")
+            note("no prebuilt cache, so it is shared; `skymark cache build` prebuilds one")
         if policy is Policy.PER_JOB and data and (words := refused_locks(root)) is not None:
             policy = Policy.SHARED
-            note(f"the file system of {root} refuses locks ({words}), so it is shared")
+            note(f"the file system of {root} refuses locks ({words}), so the cache is shared")
     recipe = None
     if policy.needs_data_set:
         needs_library = policy is not Policy.PARQUET
@@ -300,7 +310,7 @@ def _print_choice(choice: PolicyChoice) -> None:
         ),
     )
     if not choice.rates.measured:
-        note("the limits are another machine's; --measure makes them this one's")
+        note("the limits come from another machine's rates; --measure takes this machine's")
 
 
 def _print_before_and_after(

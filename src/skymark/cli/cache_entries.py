@@ -11,15 +11,21 @@ from cyclopts import Parameter
 from skymark.cache.location import root_of
 from skymark.cli.cache_options import Root
 from skymark.cli.caller import note, print_json, print_plain
-from skymark.cli.parameters import SECONDS, Several
+from skymark.cli.parameters import DAYS, Several
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import UsageError
+from skymark.report.text import count_of
 
 FOUND = 1
 
 
 def list_entries(*, cache_root: Root = None, json: Json = False) -> int:
-    """List data sets, pixel maps, venvs and libraries' caches, with who uses them."""
+    """List data sets, pixel maps, venvs and libraries' caches, with their users.
+
+    Examples:
+      skymark cache list
+      skymark cache list --json
+    """
     from skymark.cache.entries import entries
     from skymark.report.text import size
 
@@ -45,21 +51,24 @@ def verify(
     *names: Annotated[
         str,
         Parameter(
-            help="As `skymark cache list` shows them, or any directory, such as a library's own "
-            "cache; all built caches, if none is given."
+            help="Names from `skymark cache list`, or any directory, such as a library's own "
+            "cache. [default: all built caches]"
         ),
     ],
     cache_root: Root = None,
     json: Json = False,
 ) -> int:
-    """Read caches back, compare every file with its digest, and explain what is wrong.
+    """Read caches back, compare every file with its digest, and explain faults.
 
-    The files that a built cache was made of are looked at, too: one that is gone, cut off or
-    changed since is named, with what to do. Of a directory that skymark has not built, such as
-    ~/.cache/huggingface/datasets, it finds what was cut off, what is half-built, what may not be
-    read, and a disk that is full.
+    Also checks the source files of a built cache, and says what to do if one is gone, cut off or
+    changed. In a directory that skymark did not build, such as ~/.cache/huggingface/datasets, it
+    finds files that are cut off, half-built or unreadable, and a full disk.
 
-    Exit status: 0 all is well, 1 something is wrong, 2 there is no such cache.
+    Examples:
+      skymark cache verify
+      skymark cache verify ~/.cache/huggingface/datasets
+
+    Exit status: 0 all is well; 1 something is wrong; 2 no such cache.
     """
     from skymark.cache.entries import entries
     from skymark.cache.troubles import troubles
@@ -75,14 +84,18 @@ def verify(
     else:
         for one in found:
             print_plain(f"{one.message}\n  {one.path}\n  cause: {one.cause}\n  do: {one.action}")
-        note(f"{len(places)} looked at, {len(found)} troubles found")
+        note(f"{count_of(len(places), 'cache')} checked, {count_of(len(found), 'fault')} found")
     return FOUND if found else 0
 
 
 def du(*, cache_root: Root = None, json: Json = False) -> int:
-    """Say how much disk each kind of entry takes, and what is free.
+    """Show the disk use of each kind of entry, and the free space.
 
-    Files that several venvs share are on disk once; they are counted in each.
+    Each venv's size includes the files that it shares with others, which are on disk once.
+
+    Examples:
+      skymark cache du
+      skymark cache du --cache-root /shared/caches
     """
     import shutil
 
@@ -110,24 +123,26 @@ def du(*, cache_root: Root = None, json: Json = False) -> int:
 
 
 def clean(
-    *names: Annotated[
-        str, Parameter(help="As `skymark cache list` shows them; all, if none is given.")
-    ],
+    *names: Annotated[str, Parameter(help="Names from `skymark cache list`. [default: all]")],
     kind: Annotated[
         tuple[str, ...],
         Several,
-        Parameter(help="Of these kinds alone, as `skymark cache list` shows them."),
+        Parameter(metavar="KIND...", help="Only these kinds, as in `skymark cache list`."),
     ] = (),
     unused_days: Annotated[
-        float, SECONDS, Parameter(help="Leave what was used within so many days.")
+        float, DAYS, Parameter(help="Keep entries that were used in the last DAYS days.")
     ] = 0,
-    dry_run: Annotated[bool, Parameter(help="Say what would go, and remove nothing.")] = False,
+    dry_run: Annotated[bool, Parameter(help="List the entries, and remove nothing.")] = False,
     cache_root: Root = None,
     json: Json = False,
 ) -> int:
-    """Remove what no live job or run uses, and what dead ones left; it is made again when needed.
+    """Remove entries that no live job or run uses; skymark makes them again when it needs them.
 
-    What is in use, or another user's, stays and is named.
+    Keeps entries that are in use or belong to another user, and names them.
+
+    Examples:
+      skymark cache clean --unused-days 30 --dry-run
+      skymark cache clean --kind venv
     """
     from skymark.cache.entries import FOLDERS
     from skymark.cache.entries import clean as clean_entries

@@ -21,62 +21,63 @@ PolicyName = Literal[
 RunPolicy = Annotated[
     PolicyName,
     Parameter(
-        help="Where libraries of this run keep what they fetch: per-job, in a directory that goes "
-        "with the run; shared or staggered, in one of --cache-root. What --data names is besides "
-        "read from Parquet: parquet makes it for this run, parquet+shared once for all, prebuilt "
-        "was made by `skymark cache build --data`. auto chooses, and says why."
+        help="Directory of downloads. per-job: one that goes with the run; shared, staggered: one "
+        "in --cache-root. The others read --data from Parquet: parquet makes it for this run, "
+        "parquet+shared once for all, prebuilt is from `skymark cache build --data`. auto chooses, "
+        "and says why."
     ),
 ]
 Sources = Annotated[
     str,
     Parameter(
         help="Files or http addresses of the data set (JSON, CSV, Parquet, tar), SPLIT=ADDRESS for "
-        "another split than train; or hf://owner/name[@revision][:configuration/split]."
+        "another split than train, or hf://owner/name[@revision][:configuration/split]."
     ),
 ]
 DataOfRuns = Annotated[
     str | None,
     Parameter(
-        help="What `skymark run --data` names, in place of files: a folder, tar shards, a table or "
-        "hf://owner/name. Built for runs, with prebuilt or parquet+shared."
+        metavar="PATH",
+        help="Data of `skymark run --data` in place of sources: a folder, tar shards, a table or "
+        "hf://owner/name. For prebuilt or parquet+shared.",
     ),
 ]
-Field = Annotated[str | None, Parameter(help="Key of a JSON file that holds the rows.")]
+Field = Annotated[str | None, Parameter(metavar="KEY", help="Key of the rows in a JSON file.")]
 Prepare = Annotated[
     str | None,
     Parameter(
-        help="A command of your own that loads the data once, in place of the library's call: for "
-        "Streaming, LitData or your own code."
+        metavar="COMMAND",
+        help="Command of yours that loads the data once, in place of the library's call, such as "
+        "for Streaming or LitData.",
     ),
 ]
 Python = Annotated[
     str | None,
     Parameter(
-        help="Interpreter of your program, which has the library that builds. [default: python]"
+        metavar="FILE",
+        help="Python interpreter with the library that builds. [default: python]",
     ),
 ]
 BuildLimit = Annotated[
     str | None,
     Parameter(
-        help="Longest time that the library or --prepare may take to build, such as 90m. "
-        "[default: 6h]"
+        metavar="TIME",
+        help="Longest time of a build, such as 90m. [default: 6h]",
     ),
 ]
 PolicyOption = Annotated[
     PolicyName,
-    Parameter(
-        help="auto, per-job, shared, prebuilt, parquet, parquet+shared or staggered; "
-        "`skymark cache plan` says what each is for."
-    ),
+    Parameter(help="Policy of the caches; `skymark cache plan` explains each."),
 ]
 Root = Annotated[
     Path | None,
     Parameter(
-        help="Directory of the caches, on a disk that all jobs see. [default: $SKYMARK_CACHE]"
+        metavar="DIRECTORY",
+        help="Directory of the caches, on a disk that all jobs see. [default: $SKYMARK_CACHE]",
     ),
 ]
-Jobs = Annotated[int | None, COUNT, Parameter(help="Jobs that start at once, for auto.")]
+Jobs = Annotated[int | None, COUNT, Parameter(help="For auto: jobs that start at once.")]
 UseOption = Annotated[
     Literal["once", "often"],
-    Parameter(help="Whether one wave of jobs reads the data, or many over weeks; for auto."),
+    Parameter(help="For auto: one wave of jobs reads the data once, or many often."),
 ]

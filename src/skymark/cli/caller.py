@@ -9,12 +9,13 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from skymark.model.errors import SkymarkError
+from skymark.model.errors import SkymarkError, UsageError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -26,12 +27,54 @@ BROKEN_PIPE = 141
 FORGED = re.compile(r"\n(?=\s*skymark:)", re.IGNORECASE)
 
 
+QUIET = ("--quiet", "-q")
+VERBOSE = ("--verbose", "-v")
+_given: set[str] = set()
+"""The ones of these that the command line has."""
+
+
+def take_loudness(words: Sequence[str]) -> list[str]:
+    """Follow ``-q`` and ``-v``, which every command takes, and return the other words.
+
+    Raises:
+        UsageError: both are there.
+    """
+    rest = without_loudness(words)
+    _given.clear()
+    _given.update(words[: words.index("--")] if "--" in words else words)
+    if is_quiet() and is_verbose():
+        raise UsageError("--quiet and --verbose exclude each other; give one of them")
+    return rest
+
+
+def without_loudness(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line without ``-q`` and ``-v``."""
+    own = words[: words.index("--")] if "--" in words else words
+    return [*(one for one in own if one not in (*QUIET, *VERBOSE)), *words[len(own) :]]
+
+
+def is_quiet() -> bool:
+    """Whether to print results and errors only."""
+    return not _given.isdisjoint(QUIET)
+
+
+def is_verbose() -> bool:
+    """Whether to print each round and tracebacks too."""
+    return not _given.isdisjoint(VERBOSE)
+
+
 def say(text: str, program: str = "skymark") -> None:
     """Print a message on standard error, at once and under the program's name."""
-    note(f"{program}: {text}")
+    _print_on_error(f"{program}: {text}")
 
 
 def note(text: str) -> None:
+    """Print a line on standard error that a quiet command leaves out."""
+    if not is_quiet():
+        _print_on_error(text)
+
+
+def _print_on_error(text: str) -> None:
     """Print a line on standard error, without passwords; foreign text steers no terminal.
 
     A bar stands before a further line of foreign text that begins as messages do.
@@ -107,7 +150,7 @@ def tell_fault(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Print the traceback of an error that nobody expected; its text may be anybody's."""
-    note("".join(traceback.format_exception(kind, error, trace)).rstrip())
+    _print_on_error("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
 def end_when_told() -> None:

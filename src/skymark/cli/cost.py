@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
-from skymark.cli.parameters import WHERE, ProfileName
+from skymark.cli.help import RARE
+from skymark.cli.parameters import DIRECTORY, WHERE, ProfileName
 from skymark.cli.rented_options import (
     DEFAULT_CLUSTER,
     DEFAULT_LIMITS,
@@ -42,23 +43,26 @@ def cost(
     *,
     history: Annotated[
         Path,
-        Parameter(group=WHERE, help="Runs to learn from how long the same cells take."),
+        DIRECTORY,
+        Parameter(group=(WHERE, RARE), help="Earlier runs, whose times the estimate takes."),
     ] = Path("results"),
     json: Annotated[Json, Parameter(group=WHERE)] = False,
     format: Annotated[
         Literal["table", "github"],
-        Parameter(group=WHERE, help="github: Markdown, for a comment on a pull request."),
+        Parameter(group=WHERE, help="github: Markdown for a pull request's comment."),
     ] = "table",
 ) -> int:
-    """Estimate what a profile would cost on a rented machine, before anything is rented.
+    """Estimate the price of a run on a rented machine.
 
-    Price per hour × time, as a low, an expected and a high figure, of every machine that would
-    do. Prices come from SkyPilot's catalogue on this disk, times from earlier runs of the same
-    cells, else from the plan. With --max-cost it is a gate; costs above the profile's ceiling are
-    pointed out.
+    Shows a low, an expected and a high price for each machine that would do. Prices come from
+    SkyPilot's catalogue on this disk, times from earlier runs of the same cells, else from the
+    plan. With --max-cost the command fails if the price is higher.
 
-    Exit status: 0 the estimate was made and is not above the ceiling, 2 it cannot be made, 3 it
-    is above.
+    Examples:
+      skymark cost cpu
+      skymark cost clip_8xh100 --gpus H100:8 --max-cost 100
+
+    Exit status: 0 the price is not above the ceiling; 2 no estimate; 3 the price is above it.
     """
     from skymark import cloud
     from skymark.cli.terminal import Terminal

@@ -36,41 +36,46 @@ def doctor(
     cloud: Annotated[
         bool,
         Parameter(
-            help="Ask about rented machines instead: providers, credentials, what is left over."
+            help="Check rented machines instead: providers, credentials, machines left over."
         ),
     ] = False,
     platform: Annotated[
         Literal["gpu", "tpu"] | None,
         Parameter(
-            help="Ask only whether JAX and torch compute on this accelerator here, as a run of a "
-            "profile for it does first; exit status 2 if not."
+            help="Check only that JAX and torch compute on this accelerator, as a run for it does "
+            "first; exit status 2 if not."
         ),
     ] = None,
     env: Annotated[
         Env,
         Parameter(
-            help="Whose JAX and torch are asked. own: pinned ones in a venv of their own, which "
-            "--platform makes. current: those of the interpreter that skymark runs in.",
+            help="JAX and torch to check. own: pinned versions in their own venv, which "
+            "--platform makes. current: the versions in skymark's venv.",
         ),
     ] = "own",
     skip: Annotated[
         tuple[Literal["noise", "self-tests", "copies"], ...],
         Several,
         Parameter(
-            help="Leave out: noise, which takes ten seconds of one core; self-tests, the cost of "
-            "skymark itself; copies, the rates of copies to GPUs."
+            help="Leave out noise (ten seconds of one core), self-tests (skymark's own cost) or "
+            "copies (rates of copies to GPUs)."
         ),
     ] = (),
-    json: Annotated[bool, Parameter(help="Print JSON of what was found instead.")] = False,
+    json: Annotated[bool, Parameter(help="Print JSON instead of tables.")] = False,
 ) -> int:
-    """Tell what would disturb a measurement on this machine, and what to do about it.
+    """Find anything on this machine that would disturb a measurement.
 
-    Watches the machine's noise for ten seconds, and says how long it takes here to show a change
-    of 1 to 20 %. Shows the state of each NVIDIA GPU, and how fast JAX and torch copy to it.
+    Watches the machine's noise for ten seconds, and says how long a measurement must be here to
+    show a change of 1 to 20 %. Shows the state of each NVIDIA GPU, and the speed of copies to it.
+    --cloud shows the usable providers, the credentials that the others need, and machines that
+    were left over, with their price.
 
-    With --cloud: which providers can be used, where the others' credentials go and the least
-    that they must allow, and which rented machines are left over, with their price. Exit status
-    1 if one is, or if nothing can be hired.
+    Examples:
+      skymark doctor
+      skymark doctor --cloud
+
+    Exit status: 0; with --cloud 1 if a machine is left over or none can be rented; with
+    --platform 2 if the accelerator does not work.
     """
     if platform is not None:
         require_accelerator(platform, say, own=env == "own")

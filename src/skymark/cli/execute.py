@@ -13,10 +13,13 @@ from cyclopts import Parameter
 from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.cli.cost import print_quote
 from skymark.cli.grid import points, points_of_job
+from skymark.cli.help import RARE
 from skymark.cli.parameters import (
-    HOW,
+    DIRECTORY,
     JOB,
+    NAME,
     NODES,
+    WHAT,
     Cluster,
     Detach,
     JobName,
@@ -49,7 +52,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     *job: Annotated[
         str,
         Parameter(
-            help="A SkyPilot YAML, or a command behind --, in place of scenarios and adapters. A "
+            help="A SkyPilot YAML, or a command after --, in place of scenarios and adapters. A "
             "command runs in skymark's source, with its Python."
         ),
     ],
@@ -58,24 +61,29 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     limits: LimitOptions = DEFAULT_LIMITS,
     profile: Annotated[
         str | None,
-        Parameter(group=HOW, help="Where settings come from. [default: the machine's profile]"),
+        NAME,
+        Parameter(
+            group=(WHAT, RARE),
+            help="Profile with the defaults for all options. [default: the machine's profile]",
+        ),
     ] = None,
     grid: Annotated[
         tuple[str, ...],
         Several,
         Parameter(
-            group=HOW,
-            help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
-            "workers=1,4,16: a run for each value; of several grids, for each combination. Of a "
-            "command: a job for each, with the value in place of {NAME}; of a YAML: as variable.",
+            group=WHAT,
+            metavar="NAME=VALUE,VALUE...",
+            help="A run for each value of a setting, such as workers=1,4,16; for several grids, "
+            "each combination. A command gets the value for {NAME}, a YAML as variable.",
         ),
     ] = (),
     gpus: Annotated[
         str | None,
         Parameter(
             group=MACHINE,
-            help="The part of each machine that a job takes, such as H100:1 or H100:0.5. "
-            "[default: all of them for a run, none for a command]",
+            metavar="GPU:N",
+            help="GPUs that each job takes, such as H100:1 or H100:0.5. [default: all for a run, "
+            "none for a command]",
         ),
     ] = None,
     num_nodes: Annotated[
@@ -83,15 +91,16 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         NODES,
         Parameter(
             group=MACHINE,
-            help="The machines that a job takes. [default: all for a run, one for a command]",
+            help="Machines that a job takes. [default: all for a run, one for a command]",
         ),
     ] = None,
     split: MachinesSplit = None,
     workdir: Annotated[
         Path | None,
+        DIRECTORY,
         Parameter(
             group=JOB,
-            help="The directory that a YAML or a command is sent with and runs in. [default: the "
+            help="Directory to send with a YAML or command, which runs in it. [default: the "
             "YAML's, or skymark's source]",
         ),
     ] = None,
@@ -101,17 +110,19 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
-    """Run other scenarios, a YAML or a command on a machine that is there, without set-up.
+    """Run more work, or a command, on a machine that is up.
 
     The machine is one that `launch --keep` or `--idle` left, or that `sky launch` made. Each call
-    sends the source as it is here into a directory of its own, so that jobs which wait or run keep
-    theirs. Results come home as with `launch`; the machine stays, and its idle timer too. With
-    --grid workers=1,4,16 there is a run for each value, all queued at once, with a directory each;
-    with --gpus H100:1 besides, as many at once as the machine has cards. Of a command there is a
-    job for each: skymark exec NAME --grid lr=0.1,0.01 -- python train.py --lr {lr}.
+    sends the source of now into a directory of its own. Results come home as with `launch`; the
+    machine and its idle timer stay. A grid queues all its jobs at once; with --gpus H100:1 as many
+    run side by side as the machine has GPUs.
 
-    Exit status: 0 all is well, 1 the machine, a cell or the job failed or the time was up, 2 bad
-    usage or no such machine, nothing was queued, 130 interrupted.
+    Examples:
+      skymark exec NAME --scenarios CV-1 --grid workers=1,4,16 --gpus H100:1
+      skymark exec NAME --grid lr=0.1,0.01 -- python train.py --lr {lr}
+
+    Exit status: 0 all is well; 1 the machine, a cell or the job failed, or the time was up; 2
+    nothing was queued; 130 interrupted.
     """
     from skymark import cloud
     from skymark.cli.rented_ends import show_end, show_grid
@@ -133,10 +144,12 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             *options.given(),
             *_given(profile, split, limits.deadline, limits.max_cost, store),
         ):
-            raise UsageError(f"a YAML or a command has no {', '.join(given)}; leave it out")
+            raise UsageError(
+                f"{' and '.join(given)} cannot be given for a YAML or a command; leave it out"
+            )
         return _run_commands(cluster, points_of_job(work, grid) if grid else [work], detach=detach)
     if workdir is not None:
-        raise UsageError(f"--workdir {workdir} is for a job of your own; add a YAML, or -- COMMAND")
+        raise UsageError(f"--workdir {workdir} needs a YAML or -- COMMAND, which runs in it")
     most = limits.limits()  # else nobody is asked
     profile = cloud.run_of_machine(cluster, profile).profile
     chosen = dataclasses.replace(options, profile=profile).work()
@@ -163,7 +176,7 @@ def show(quoted: Quoted) -> None:
     """Print what a run costs until its machine ends itself, and what each machine takes."""
     run = quoted.run
     if quoted.quote is None:
-        say(f"the price of {run.name} is not known: no cost is counted")
+        say(f"the price of {run.name} is unknown, so skymark counts no cost")
     else:
         note(run.run_id)
         print_quote(quoted.quote)
@@ -202,5 +215,5 @@ def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool) -> int:
         return 0 if cloud.follow_commands(queued, terminal) else 1
     except KeyboardInterrupt:
         numbers = " ".join(str(job.number) for job in queued)
-        say(f"what was queued goes on; end it with skymark cancel {cluster} {numbers}")
+        say(f"the queued jobs go on; end them: skymark cancel {cluster} {numbers}")
         return INTERRUPTED

@@ -41,31 +41,30 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     detach: Detach = False,
     sync: Sync = (),
     dry_run: Annotated[
-        bool, Parameter(group=LIMITS, help="Show prices and plan, and hire nothing.")
+        bool, Parameter(group=LIMITS, help="Show the price and the plan, and rent nothing.")
     ] = False,
     yes: Annotated[
         bool,
-        Parameter(name=("--yes", "-y"), group=LIMITS, help="Do not ask about the price."),
+        Parameter(name=("--yes", "-y"), group=LIMITS, help="Accept the price without a question."),
     ] = False,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
 ) -> int:
-    """Run a profile on a rented machine: price first, results home, machine gone.
+    """Rent a machine, run a profile there, and end the machine.
 
-    Shows what it may cost and asks, hires the machine, shows its progress, brings the results
-    home, verifies them by digest, ends the machine at once and says what it cost. A timer on the
-    machine, armed as soon as it answers, ends it whatever becomes of this terminal. Ctrl-C asks
-    whether to stop it or to leave it running. With --managed, another machine goes on where one is
-    taken away.
-    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
+    Shows the price and asks, rents the machine, shows the progress, copies the results here and
+    checks them, ends the machine, and says the cost. A timer on the machine ends it even if this
+    terminal closes, which ends nothing by itself. Ctrl-C asks whether to stop the machine or to
+    leave it running. If results are verified nowhere, the machine stays for its idle minutes, and
+    skymark prints the commands that fetch them. Needs SkyPilot: make cloud, or skymark env cloud.
 
-    Where results can be verified neither here nor in a store, the machine is kept for its idle
-    minutes, and the commands that fetch them are printed. A closed terminal ends nothing.
+    Examples:
+      skymark launch cpu --scenarios CV-1 --max-cost 2
+      skymark launch clip_8xh100 --gpus H100:8 --store s3://BUCKET/PREFIX --managed
 
-    Exit status: 0 all is well, 1 the machine or a cell failed, the time was up or results are not
-    home, 2 bad usage, nothing was hired, 3 too dear, or not agreed to, 130 interrupted, and the
-    machine is gone or kept. Where it is not proved gone, the status is 1, and its id, its price and
-    the command that ends it are printed.
+    Exit status: 0 all is well; 1 the machine or a cell failed, the time was up, results are
+    missing, or the machine is not proved gone (then its id, price and the command that ends it are
+    printed); 2 nothing was rented; 3 too dear, or you said no; 130 interrupted.
     """
     from skymark import cloud
     from skymark.cli.rented_ends import show_end

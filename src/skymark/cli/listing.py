@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import note, print_json, print_plain
+from skymark.cli.parameters import NAME
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
@@ -27,23 +28,28 @@ TITLES = ("work", "name", "description", "meaning")
 
 
 def listing(
-    what: Annotated[Kind, Parameter(help="The things to list.")],
+    what: Annotated[Kind, Parameter(help="Kind of things to list.")],
     /,
     *,
     suite: Annotated[
         str | None,
-        Parameter(help="Scenarios or adapters of this suite. [default: the profile's]"),
+        NAME,
+        Parameter(help="Suite of the scenarios or adapters. [default: the profile's]"),
     ] = None,
-    profile: Annotated[str, Parameter(help="The profile whose suite is listed.")] = DEFAULT_PROFILE,
-    json: Annotated[bool, Parameter(help="Print all details, as JSON.")] = False,
+    profile: Annotated[str, NAME, Parameter(help="Profile of the suite.")] = DEFAULT_PROFILE,
+    json: Annotated[bool, Parameter(help="Print all details as JSON.")] = False,
 ) -> int:
-    """List scenarios, adapters, profiles, suites or causes, a line each.
+    """List scenarios, adapters, profiles, suites or causes.
 
-    `skymark show NAME` prints the details of one.
+    `skymark show NAME` prints the details of a name.
+
+    Examples:
+      skymark list adapters
+      skymark list scenarios --json
     """
     of_suite = what in OF_SUITES
     if suite is not None and not of_suite:
-        raise UsageError(f"--suite {suite} chooses scenarios or adapters; leave it out")
+        raise UsageError(f"--suite {suite} is for scenarios and adapters only; leave it out")
     chosen = suite_named(load_profile(profile).suite if suite is None else suite)
     rows = _rows(what, [chosen] if of_suite else suites())
     if json:
@@ -53,19 +59,24 @@ def listing(
     headings = (what, "title", *(("venv",) if what == "adapters" else ()))
     print_rows(headings, (one[: len(headings)] for one in shown))
     others = " or ".join(one.name for one in suites() if one.name != chosen.name)
-    note("`skymark show NAME` prints the details of one")
+    note("details: skymark show NAME")
     if of_suite and others:
-        note(f"these are of the suite {chosen.name}; the others: --suite {others}")
+        note(f"suite {chosen.name}; other suites: --suite {others}")
     return 0
 
 
 def show(
-    name: Annotated[str, Parameter(help="A name that `skymark list` prints.")],
+    name: Annotated[str, Parameter(help="A name from `skymark list`.")],
     /,
     *,
     json: Json = False,
 ) -> int:
-    """Show the details of a scenario, adapter, profile, suite or cause."""
+    """Show the details of a scenario, adapter, profile, suite or cause.
+
+    Examples:
+      skymark show CV-1
+      skymark show pytorch --json
+    """
     known: dict[str, list[tuple[Kind, Row]]] = {}
     for kind in KINDS:
         for row in _rows(kind, suites()):

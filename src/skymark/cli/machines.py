@@ -24,21 +24,27 @@ if TYPE_CHECKING:
 
 
 def status(
-    *clusters: Annotated[str, Parameter(help="These machines alone. [default: all]")],
+    *clusters: Annotated[str, Parameter(help="Only these machines. [default: all]")],
     json: Json = False,
 ) -> int:
-    """List the machines that are running, and what they cost; asks their providers.
+    """List the rented machines and their cost so far.
 
-    Exit status: 0, or 1 where SkyPilot does not answer: then the list has the machines that were
-    hired from here.
+    Asks their providers. If SkyPilot does not answer, the list has the machines that were rented
+    from here.
+
+    Examples:
+      skymark status
+      skymark status NAME --json
+
+    Exit status: 0, or 1 if SkyPilot does not answer.
     """
     from skymark import cloud
 
     known = cloud.status(clusters)
     if known.fault is not None:
         say(
-            f"{known.fault}. Only machines that were hired from here are known; `skymark down` "
-            "ends them"
+            f"{known.fault}. This list has only machines that were rented from here; "
+            "`skymark down` ends them"
         )
     if json:
         listed = [machine.model_dump(mode="json") for machine in known.machines]
@@ -48,7 +54,7 @@ def status(
         print_plain(none)
     else:
         print_rows(
-            ("machine", "status", "what", "idle timer", "USD/h", "USD so far"),
+            ("machine", "status", "hardware", "idle timer", "USD/h", "USD so far"),
             [
                 (
                     machine.name,
@@ -65,13 +71,17 @@ def status(
 
 
 def rsync(
-    source: Annotated[str, Parameter(help="CLUSTER:PATH, or a path here.")],
-    target: Annotated[str, Parameter(help="A path here, or CLUSTER:PATH.")],
+    source: Annotated[str, Parameter(help="MACHINE:PATH, or a path here.")],
+    target: Annotated[str, Parameter(help="A path here, or MACHINE:PATH.")],
     /,
 ) -> int:
-    """Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.
+    """Copy files from a machine or to it.
 
-    A path without a leading slash is below the machine's home; runs lie in results.
+    A path there without a leading slash is below the home directory, where runs are in results.
+
+    Examples:
+      skymark rsync NAME:results/ ./results
+      skymark rsync ./data NAME:data
     """
     from skymark import cloud
 
@@ -82,12 +92,18 @@ def rsync(
 def ssh(
     cluster: Cluster,
     /,
-    *command: Annotated[str, Parameter(help="Behind --. [default: a shell]")],
-    node: Annotated[int, NODE, Parameter(help="Of several machines; 0 is the head.")] = 0,
+    *command: Annotated[str, Parameter(help="Command, after --. [default: a shell]")],
+    node: Annotated[
+        int, NODE, Parameter(help="Number of the machine in its cluster; 0 is the head.")
+    ] = 0,
 ) -> int:
-    """Open a shell on a machine, or run a command there: skymark ssh NAME -- nvidia-smi.
+    """Open a shell on a machine, or run a command there.
 
-    Returns the command's exit status, 255 where the machine does not answer.
+    Examples:
+      skymark ssh NAME
+      skymark ssh NAME -- nvidia-smi
+
+    Exit status: the command's own; 255 if the machine does not answer.
     """
     from skymark import cloud
 
@@ -95,23 +111,27 @@ def ssh(
 
 
 def down(
-    *clusters: Annotated[str, Parameter(help="Names that `skymark status` shows.")],
+    *clusters: Annotated[str, Parameter(help="Names from `skymark status`.")],
     all: Annotated[
-        bool, Parameter(name=("--all", "-a"), help="Every machine that skymark hired.")
+        bool, Parameter(name=("--all", "-a"), help="Every machine that skymark rented.")
     ] = False,
 ) -> int:
-    """End machines, and return when their provider's own list has none of them left.
+    """End machines, and check with their provider that they are gone.
 
-    Only machines that skymark hired. Ctrl-C says what remains and how to end it; a second one
-    leaves.
+    Ends only machines that skymark rented. After Ctrl-C it prints the machines that remain and the
+    command that ends them; a second Ctrl-C leaves at once.
 
-    Exit status: 0 none is left, 1 one is still there, or not proved gone; its id, its price and
-    the command that ends it are printed. 2 there is none, or it is not skymark's.
+    Examples:
+      skymark down NAME
+      skymark down --all
+
+    Exit status: 0 all are gone; 1 a machine is there or not proved gone (then its id, its price
+    and the command that ends it are printed); 2 no such machine of skymark's.
     """
     from skymark import cloud
 
     if all == bool(clusters):
-        raise UsageError("name machines, or give --all; `skymark status` shows what there is")
+        raise UsageError("name machines, or give --all; `skymark status` lists them")
     names = cloud.names_of_machines() if all else list(clusters)
     if not names:
         print_plain("no machine is running")
@@ -129,22 +149,25 @@ def collect(
     cluster: Cluster,
     run_id: Annotated[
         str | None,
-        Parameter(help="The run. [default: the launched one; after `sky launch` the newest]"),
+        Parameter(help="The run. [default: the launched run; after `sky launch` the newest]"),
     ] = None,
     /,
     *,
     output: Output = DEFAULT_RESULTS,
     down: Annotated[
-        bool, Parameter(help="End the machine once everything that it has of the run is verified.")
+        bool, Parameter(help="End the machine once all files of the run are verified here.")
     ] = False,
 ) -> int:
-    """Bring the results of a run home from a machine that was left running or kept.
+    """Copy a run's results from a machine to here.
 
-    Every file is compared with the one on the machine and with the digests that the run made. The
-    machine stays until its idle timer ends it, unless --down is given.
+    Compares every file with the machine's and with the run's digests. The machine stays until its
+    idle timer ends it, unless you add --down.
 
-    Exit status: 0 the results are whole, 1 some are missing or damaged, or could not come home, 2
-    there is no such machine or run.
+    Examples:
+      skymark collect NAME
+      skymark collect NAME RUN-ID --down
+
+    Exit status: 0 the results are whole; 1 some are missing or damaged; 2 no such machine or run.
     """
     from skymark import cloud
 
@@ -171,14 +194,19 @@ def queue(
     /,
     *,
     watch: Annotated[
-        bool, Parameter(name=("--watch", "-w"), help="Show it again and again, until Ctrl-C.")
+        bool, Parameter(name=("--watch", "-w"), help="Refresh the table until Ctrl-C.")
     ] = False,
     skip_finished: Annotated[
-        bool, Parameter(name=("--skip-finished", "-s"), help="Only what waits or runs.")
+        bool, Parameter(name=("--skip-finished", "-s"), help="Only jobs that wait or run.")
     ] = False,
     json: Json = False,
 ) -> int:
-    """List a machine's jobs, the newest first."""
+    """List the jobs of a machine, the newest first.
+
+    Examples:
+      skymark queue NAME
+      skymark queue NAME --watch --skip-finished
+    """
     from skymark import cloud
 
     if watch and json:
@@ -222,26 +250,35 @@ def _moment(at: datetime | None) -> str:
 def logs(
     cluster: Cluster,
     job: Annotated[
-        int | None, COUNT, Parameter(help="Its id in `queue`. [default: the last]")
+        int | None, COUNT, Parameter(help="Number in `skymark queue`. [default: the last job]")
     ] = None,
     /,
     *,
-    job_id: Annotated[int | None, COUNT, Parameter(help="The same.")] = None,
+    job_id: Annotated[int | None, COUNT, Parameter(help="The same as JOB.")] = None,
     so_far: Annotated[
-        bool, Parameter(name=("--so-far", "--no-follow"), help="Show what there is, and end.")
+        bool, Parameter(name=("--so-far", "--no-follow"), help="Show the output so far, and end.")
     ] = False,
     tail: Annotated[
-        int, Parameter(validator=Number(gte=0, lte=MOST), help="Only the last lines; 0 for all.")
+        int,
+        Parameter(
+            validator=Number(gte=0, lte=MOST), metavar="N", help="Only the last N lines; 0 for all."
+        ),
     ] = 0,
 ) -> int:
-    """Show a job's output from its beginning, until it ends.
+    """Show the output of a job, until it ends.
 
-    Ctrl-C ends the showing, not the job.
+    Ctrl-C ends the display, not the job.
+
+    Examples:
+      skymark logs NAME
+      skymark logs NAME 3 --so-far --tail 20
+
+    Exit status: 0 the job ended well or --so-far was given; 1 the job failed.
     """
     from skymark import cloud
 
     if None not in {job, job_id} and job != job_id:
-        raise UsageError(f"job {job} and --job-id {job_id} are two; give one")
+        raise UsageError(f"job {job} and --job-id {job_id} differ; give one of them")
     shown = cloud.show_log(
         cluster,
         job if job_id is None else job_id,
@@ -255,15 +292,20 @@ def logs(
 def cancel(
     cluster: Cluster,
     /,
-    *jobs: Annotated[int, Parameter(help="Ids in `queue`.")],
+    *jobs: Annotated[int, Parameter(help="Numbers in `skymark queue`.")],
     all: Annotated[
-        bool, Parameter(name=("--all", "-a"), help="Every job that waits or runs.")
+        bool, Parameter(name=("--all", "-a"), help="All jobs that wait or run.")
     ] = False,
 ) -> int:
-    """Take jobs out of a machine's queue, or end them; the machine stays.
+    """Cancel jobs of a machine; the machine stays.
 
-    A run of skymark's writes down what it measured until then, as ~/results/RUN-ID there.
-    Exit status: 0 none of them runs, 2 there is no such machine or job.
+    A run of skymark keeps its results so far, in ~/results/RUN-ID there.
+
+    Examples:
+      skymark cancel NAME 3 4
+      skymark cancel NAME --all
+
+    Exit status: 0 none of these jobs runs; 2 no such machine or job.
     """
     from skymark import cloud
 

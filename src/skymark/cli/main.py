@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import gc
+import re
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
@@ -17,142 +19,92 @@ from skymark import __version__
 from skymark.cli.caller import (
     BROKEN_PIPE,
     INTERRUPTED,
+    QUIET,
     USAGE_ERROR,
+    VERBOSE,
+    is_verbose,
     say,
+    take_loudness,
     tell_fault,
     use_any_output,
 )
+from skymark.cli.help import FLAGS, HELP_ALL, asks_for_help, page_of
 from skymark.cli.sky_words import hand_over, in_own_words, taken_words
 from skymark.model.errors import SkymarkError
 from skymark.suite.registry import suites_with_commands
 
 LIKELY = 0.75
 """Likeness from which on an option is taken for a mistyped one."""
-RENTED = "Measure on rented machines"
+RENTED = "Rent machines"
+MANAGED = "Manage rented machines"
 COMMANDS = {
     "Measure on this machine": {
-        "run": (
-            "run:run",
-            "Measure scenarios × adapters on this machine.",
+        "run": ("run:run", "Measure loaders or models on this machine, and rank them."),
+        "plan": ("run:plan", "Show the measurements that `run` would make, and their time."),
+        "tune": ("tune:tune", "Find the loader and settings that feed a GPU with the least CPU."),
+        "doctor": (
+            "doctor:doctor",
+            "Find anything on this machine that would disturb a measurement.",
         ),
-        "plan": (
-            "run:plan",
-            "Show what `run` would measure, and about how long it would take.",
+    },
+    "Use results": {
+        "report": ("results:report", "Show a run as a table, and write its report.html."),
+        "compare": ("results:compare", "Compare two runs, cell by cell."),
+        "history": ("results:history", "Detect performance changes across runs."),
+        "site": ("results:site", "Write static web pages about many runs."),
+        "export": ("results:export", "Write a run as CSV, Parquet and the like, or into a store."),
+        "fetch": ("stores:fetch", "Copy a run from a store into a directory."),
+        "schema": ("schema:schema", "Print the JSON Schema of a file or a request."),
+    },
+    RENTED: {
+        "cost": ("cost:cost", "Estimate the price of a run on a rented machine."),
+        "launch": ("launch:launch", "Rent a machine, run a profile there, and end the machine."),
+        "exec": ("execute:execute", "Run more work, or a command, on a machine that is up."),
+        "submit": (
+            "submit:submit",
+            "Share a plan between workers on a machine, or between managed jobs.",
         ),
-        "tune": (
-            "tune:tune",
-            "Find the library and the settings that keep an accelerator fed at the least CPU.",
+        "rehearse": ("rehearse:rehearse", "Try a launch on a simulated machine here, for free."),
+    },
+    MANAGED: {
+        "status": ("machines:status", "List the rented machines and their cost so far."),
+        "queue": ("machines:queue", "List the jobs of a machine, the newest first."),
+        "logs": ("machines:logs", "Show the output of a job, until it ends."),
+        "cancel": ("machines:cancel", "Cancel jobs of a machine; the machine stays."),
+        "collect": ("machines:collect", "Copy a run's results from a machine to here."),
+        "ssh": ("machines:ssh", "Open a shell on a machine, or run a command there."),
+        "rsync": ("machines:rsync", "Copy files from a machine or to it."),
+        "down": (
+            "machines:down",
+            "End machines, and check with their provider that they are gone.",
         ),
-        "list": (
-            "listing:listing",
-            "List scenarios, adapters, profiles, suites or causes, a line each.",
-        ),
+    },
+    "Measure on a cluster": {
+        "render": ("render:render", "Write job files for Slurm, JobSet, AIchor or SkyPilot."),
+    },
+    "Look up and set up": {
+        "list": ("listing:listing", "List scenarios, adapters, profiles, suites or causes."),
         "show": (
             "listing:show",
             "Show the details of a scenario, adapter, profile, suite or cause.",
         ),
-        "env": (
-            "venvs:env",
-            "List, build or remove the adapters' venvs.",
-        ),
-        "cache": (
-            "cache:cache",
-            "Keep the caches of many jobs apart, or build one for all; list, verify and clean.",
-        ),
-        "doctor": (
-            "doctor:doctor",
-            "Tell what would disturb a measurement on this machine, and what to do about it.",
-        ),
-    },
-    "Use results": {
-        "report": (
-            "results:report",
-            "Show a run as a table and write its report.html anew.",
-        ),
-        "compare": (
-            "results:compare",
-            "Compare two runs, cell by cell.",
-        ),
-        "history": (
-            "results:history",
-            "Show where the level of each cell changed over runs, in a step or by and by.",
-        ),
-        "site": (
-            "results:site",
-            "Write pages of many runs that need neither a server nor a network.",
-        ),
-        "export": (
-            "results:export",
-            "Write a run's figures as CSV, Parquet or another format, or the run into a store.",
-        ),
-        "fetch": (
-            "stores:fetch",
-            "Bring a run from a store into a directory that `report` and `compare` read.",
-        ),
-        "schema": ("schema:schema", "Print the JSON Schema of a file or a request."),
-    },
-    RENTED: {
-        "cost": (
-            "cost:cost",
-            "Estimate what a profile would cost on a rented machine, before anything is rented.",
-        ),
-        "launch": (
-            "launch:launch",
-            "Run a profile on a rented machine: price first, results home, machine gone.",
-        ),
-        "exec": (
-            "execute:execute",
-            "Run other scenarios, a YAML or a command on a machine that is there, without set-up.",
-        ),
-        "submit": (
-            "submit:submit",
-            "Submit a plan to a machine that is there, or to several that are hired for it.",
-        ),
-        "status": (
-            "machines:status",
-            "List the machines that are running, and what they cost; asks their providers.",
-        ),
-        "queue": (
-            "machines:queue",
-            "List a machine's jobs, the newest first.",
-        ),
-        "logs": (
-            "machines:logs",
-            "Show a job's output from its beginning, until it ends.",
-        ),
-        "cancel": (
-            "machines:cancel",
-            "Take jobs out of a machine's queue, or end them; the machine stays.",
-        ),
-        "collect": (
-            "machines:collect",
-            "Bring the results of a run home from a machine that was left running or kept.",
-        ),
-        "ssh": (
-            "machines:ssh",
-            "Open a shell on a machine, or run a command there: skymark ssh NAME -- nvidia-smi.",
-        ),
-        "rsync": (
-            "machines:rsync",
-            "Copy files from a machine or to one: skymark rsync CLUSTER:PATH DIRECTORY.",
-        ),
-        "down": (
-            "machines:down",
-            "End machines, and return when their provider's own list has none of them left.",
-        ),
-        "rehearse": (
-            "rehearse:rehearse",
-            "Do all that `launch` does on a machine simulated here, for nothing.",
-        ),
-    },
-    "Measure by other schedulers": {
-        "render": (
-            "render:render",
-            "Write job files for Slurm, JobSet, AIchor or SkyPilot.",
-        ),
+        "env": ("venvs:env", "List, build or remove the adapters' Python environments."),
+        "cache": ("cache:cache", "Build, list, check or remove caches of data and libraries."),
     },
 }
 """Module and function by command with the line of help, in the groups and the order of help."""
+NEED_SKYPILOT = frozenset((*COMMANDS[RENTED], *COMMANDS[MANAGED]))
+QUESTIONS = (
+    ("Which loader is fastest here?", "run"),
+    ("Which settings feed my GPU?", "tune"),
+    ("What would it cost on a rented machine?", "cost, then launch"),
+    ("Did my change make it slower?", "compare, or run --against"),
+)
+"""The questions that skymark answers, each with its commands. A suite adds its own."""
+OF_SUITES = 2
+"""The place of suites' questions among them."""
+QUESTION = re.compile(r"^(.+\?) +(.+)$", re.MULTILINE)
+"""A line of a suite's documentation with the question that a command of it answers."""
 
 
 def shown_default(value: object) -> str | None:
@@ -162,10 +114,16 @@ def shown_default(value: object) -> str | None:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+OVERVIEW = (
+    "Compare machine-learning input pipelines and models, with proof that the work was equal."
+)
 app = App(
     name="skymark",
-    help="Compare machine-learning input pipelines and models, with proof that the work was equal.",
+    help=OVERVIEW,
+    help_flags=FLAGS,
+    help_format="plaintext",
     version=__version__,
+    version_flags=("--version", "-V"),
     default_parameter=Parameter(negative=(), show_default=shown_default),
 )
 for title, commands in COMMANDS.items():
@@ -175,40 +133,60 @@ for title, commands in COMMANDS.items():
             f"skymark.cli.{reference}", name=name, help=summary, group=group, sort_key=place
         )
 OWN_WORDS = Group.create_ordered("Measure in a suite's own words")
+OF_ALL = Group.create_ordered("Options of every command")
+FOR_HELP = (
+    "Show this page, or a command's, such as skymark run --help; --help-all: all its options."
+)
+app["--help"].help = FOR_HELP
+app["--version"].help = "Show skymark's version."
+app["--help"].group = app["--version"].group = OF_ALL
+for names, summary in (
+    (QUIET, "Print results and errors only."),
+    (VERBOSE, "Print each round too, and the traceback of an error."),
+):
+    app.command(lambda: 0, name=names, help=summary, group=OF_ALL)
+app.command(
+    "skymark.cli.completion:install",
+    name="--install-completion",
+    help="Complete commands and options in your shell (bash, zsh, fish).",
+    group=OF_ALL,
+)
 
 
-def add_suites(arguments: list[str], app: App = app) -> None:
+def add_suites(arguments: Sequence[str], app: App = app) -> None:
     """Add the commands of suites, where no other command is named: to look for them takes time."""
     if arguments and any(arguments[0] in commands for commands in COMMANDS.values()):
         return
+    questions = []
     for entry in suites_with_commands():
+        documentation = _documentation(entry)
+        questions += QUESTION.findall(documentation)
         if entry.name not in app:
-            app.command(entry.value, name=entry.name, help=first_line(entry), group=OWN_WORDS)
+            summary = documentation.partition("\n")[0]
+            app.command(entry.value, name=entry.name, help=summary, group=OWN_WORDS)
+    rows = (*QUESTIONS[:OF_SUITES], *questions, *QUESTIONS[OF_SUITES:])
+    width = max(len(question) for question, _ in rows)
+    lines = (f"  {question:{width}}  skymark {answer}" for question, answer in rows)
+    app.help = "\n".join((OVERVIEW, "", "Your question, and the command that answers it:", *lines))
 
 
-def first_line(entry: EntryPoint) -> str:
-    """Return the first line of a module's docstring, without importing the module."""
+def _documentation(entry: EntryPoint) -> str:
+    """Return a module's docstring, without importing the module."""
     spec = find_spec(entry.module)
     if spec is None or spec.origin is None:
         return ""
-    documentation = ast.get_docstring(ast.parse(Path(spec.origin).read_text("utf-8")))
-    return (documentation or "").partition("\n")[0]
+    return ast.get_docstring(ast.parse(Path(spec.origin).read_text("utf-8"))) or ""
 
 
-def show_whole_help(name: str) -> None:
-    """Let a command's own help be its function's docstring, in place of the line in the overview.
-
-    The overview imports no command.
-    """
-    if any(name in commands for commands in COMMANDS.values()):
-        command = app[name]
+def show_help(words: Sequence[str]) -> list[str]:
+    """Prepare the page of the command that words ask for help on, and return plainer words."""
+    if words and any(words[0] in commands for commands in COMMANDS.values()):
+        command = app[words[0]]
         if command.default_command is not None:
-            command.help = None
-
-
-app["--help"].help = "Show this message, or a command's: skymark run --help."
-app["--version"].help = "Show skymark's version."
-app["--help"].group = app["--version"].group = Group.create_ordered("Help")
+            command.help = None  # of the overview; now the function's docstring counts
+    page = page_of(app, words)
+    app.help_formatter, app.help_epilogue = page, page.more
+    return ["--help" if word == HELP_ALL else word for word in words]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -218,14 +196,11 @@ def main(arguments: list[str] | None = None) -> int:
     that could run were skipped; 2 bad usage, nothing was started; 3 a gate said no; 130
     interrupted; 141 nobody reads the output. 1, too, where the output cannot be written.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    add_suites(words)
-    if words:
-        show_whole_help(words[0])
-    if all(word.startswith("-") for word in words):
-        # The overview has one line per command; what reads Markdown takes a sixth of its time.
-        app.help_format = "plaintext"
     try:
+        words = take_loudness(sys.argv[1:] if arguments is None else arguments)
+        add_suites(words)
+        if asks_for_help(words):
+            words = show_help(words)
         result = app(
             in_own_words(words, lambda name: name in app),
             exit_on_error=False,
@@ -237,7 +212,9 @@ def main(arguments: list[str] | None = None) -> int:
         tell_usage(error)
         return USAGE_ERROR
     except SkymarkError as error:
-        if error.exit_code != BROKEN_PIPE:  # who reads the output has enough
+        if error.exit_code != BROKEN_PIPE:  # the reader of the output has enough
+            if is_verbose():
+                tell_fault(type(error), error, error.__traceback__)
             say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
@@ -283,7 +260,7 @@ def entry_point() -> None:
     sys.excepthook = tell_fault
     use_any_output()
     try:
-        hand_over(sys.argv[1:], COMMANDS[RENTED])
+        hand_over(sys.argv[1:], NEED_SKYPILOT)
     except SkymarkError as error:
         say(str(error))
         sys.exit(error.exit_code)

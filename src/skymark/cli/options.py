@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from cyclopts import Parameter
 
 import skymark
-from skymark.cli.parameters import COUNT, HOW, SOME_SECONDS, WHAT, Several
+from skymark.cli.help import RARE, of_suite
+from skymark.cli.parameters import COUNT, HOW, NAME, SOME_SECONDS, TIME, WHAT, Several
 from skymark.execute.planner import load_profile, words_of
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
@@ -30,6 +31,7 @@ OPTIONS_OF_ALL = (
     *("profile", "scenarios", "adapters", "effort", "rounds", "time", "goal", "timeout", "set"),
 )
 """Options of the work that every suite has."""
+METAVARS = {"text": "TEXT", "file": "PATH", "integer": "N", "number": "NUMBER", "flag": ""}
 TYPES = {"text": str, "file": str, "integer": int, "number": float, "flag": bool}
 GROUPS = {"what": WHAT, "how": HOW}
 
@@ -46,7 +48,18 @@ class DeclaredOption:
         """The option's type, with its help, for cyclopts."""
         option = self.option
         default = "" if option.default is None else f" [default: {option.default}]"
-        shown = Parameter(group=GROUPS[option.group], help=f"{option.help}{default}", negative=())
+        groups = (
+            GROUPS[option.group],
+            *map(of_suite, self.suites),
+            *((RARE,) if option.rare else ()),
+        )
+        metavar = METAVARS[option.kind] + "..." * option.several
+        shown = Parameter(
+            group=groups,
+            metavar=None if option.choices or option.kind == "flag" else metavar,
+            help=f"{option.help}{default}",
+            negative=(),
+        )
         kind: Any = Literal[option.choices] if option.choices else TYPES[option.kind]
         if option.several:
             return Annotated[tuple[kind, ...], Several, shown]
@@ -97,6 +110,7 @@ def _merged(known: DeclaredOption, suite: str, option: Option) -> Option:
         several=first.several,
         default=first.default if first.default == option.default else None,
         setting=first.setting,
+        rare=first.rare and option.rare,
     )
 
 
@@ -122,10 +136,10 @@ class PlanOptions:
 
     profile: Annotated[
         str,
+        NAME,
         Parameter(
             group=WHAT,
-            help="Where everything comes from that is not given: a name "
-            "that `skymark list profiles` shows, or a .toml file.",
+            help="Profile with the defaults for all options: a name, or a .toml file.",
         ),
     ] = DEFAULT_PROFILE
     scenarios: Annotated[
@@ -133,8 +147,8 @@ class PlanOptions:
         Several,
         Parameter(
             group=WHAT,
-            help="Names that `skymark list scenarios` shows, with a size (NAME:large; else the "
-            "profile's), or many at once: tier-1, all.",
+            metavar="NAME...",
+            help="Scenarios, such as CV-1, CV-1:large, tier-1 or all.",
         ),
     ] = ()
     adapters: Annotated[
@@ -142,48 +156,49 @@ class PlanOptions:
         Several,
         Parameter(
             group=WHAT,
-            help="Names that `skymark list adapters` shows, one version of a library "
-            "(NAME@1.2), or a class of your own (./my_file.py:MyClass); or all.",
+            metavar="NAME...",
+            help="Loaders, such as pytorch, grain@0.2 for one version, ./file.py:Class for your "
+            "own, or all.",
         ),
     ] = ()
     effort: Annotated[
         str | None,
+        NAME,
         Parameter(
             group=HOW,
-            help="quick, standard or rigorous: how many rounds, how long each, and how narrow an "
-            "interval to reach; of loaders also check: one round, to see whether all works. "
-            "[default: the profile's]",
+            help="quick, standard or rigorous: number and length of rounds; loaders also have "
+            "check, one round each.",
         ),
     ] = None
     rounds: Annotated[
         int | None,
         COUNT,
-        Parameter(group=HOW, help="Exactly so many rounds, whatever the effort says."),
+        Parameter(group=(HOW, RARE), help="Exact number of rounds of each cell."),
     ] = None
     time: Annotated[
         str | None,
+        TIME,
         Parameter(
             group=HOW,
-            help="The time of all rounds, such as 20m: each cell gets the effort's least rounds, "
-            "at least 3, and the others go to the cells whose rank is undecided. [default: as long "
-            "as the effort takes]",
+            help="Time of all rounds, such as 20m: at least 3 for each cell, then more where the "
+            "order is undecided. [default: the effort's rounds]",
         ),
     ] = None
     goal: Annotated[
         Goal | None,
         Parameter(
-            group=HOW,
-            help="With --time, what it is spent on. table: rank all, and narrow all intervals; "
-            "best: only what may be the best. [default: table]",
+            group=(HOW, RARE),
+            help="With --time. table: rank all cells and narrow all intervals. best: measure only "
+            "cells that may be the best. [default: table]",
         ),
     ] = None
     timeout: Annotated[
         float | None,
         SOME_SECONDS,
         Parameter(
-            group=HOW,
-            help="Seconds that one round of a cell may take, in place of the effort's; then its "
-            "processes are ended.",
+            group=(HOW, RARE),
+            help="Longest time of one round, in seconds; then skymark ends its processes. "
+            "[default: the effort's]",
         ),
     ] = None
     set: Annotated[
@@ -191,8 +206,8 @@ class PlanOptions:
         Several,
         Parameter(
             group=HOW,
-            help="NAME=VALUE of any other setting, of the suite or of an adapter; a name that "
-            "neither has is answered with those that there are.",
+            metavar="NAME=VALUE...",
+            help="Any other setting; an unknown name prints the list of valid ones.",
         ),
     ] = ()
 

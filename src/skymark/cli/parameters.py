@@ -8,15 +8,16 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from skymark.cli.help import HOW_TITLE, RARE
 from skymark.model.duration import LONGEST_S
 
 WHAT = Group.create_ordered("What to measure")
-HOW = Group.create_ordered("How to measure it")
+HOW = Group.create_ordered(HOW_TITLE)
 JOB = Group.create_ordered("The job")
 RESULTS = Group.create_ordered("Results")
-WHERE = Group.create_ordered("Where it runs, and what is shown")
-PAIRS = Group.create_ordered("Beside another revision")
-SHARING = Group.create_ordered("How workers share it")
+WHERE = Group.create_ordered("Where it runs, and its output")
+PAIRS = Group.create_ordered("Comparison with another revision")
+SHARING = Group.create_ordered("Work shared between workers")
 
 Several = Parameter(consume_multiple=1)
 """An option of several values, which follow it once or repeat it."""
@@ -24,88 +25,107 @@ Several = Parameter(consume_multiple=1)
 Env = Annotated[
     Literal["own", "current"],
     Parameter(
-        help="own: each adapter in a venv of its own, made when it is first needed. "
-        "current: all in the one that skymark runs in.",
+        help="own: each adapter in a venv of its own, which skymark makes on first use. "
+        "current: all adapters in skymark's own venv.",
     ),
 ]
 """The Python environments of adapters' libraries."""
 
 
 ProfileName = Annotated[
-    str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
+    str, Parameter(help="A name from `skymark list profiles`, or a .toml file.")
 ]
 
-Cluster = Annotated[str, Parameter(help="The machine's name, as `skymark status` shows it.")]
+Cluster = Annotated[str, Parameter(help="The machine's name, as in `skymark status`.")]
 
 Output = Annotated[
-    Path, Parameter(group=RESULTS, help="Directory of runs; this one gets a directory in it.")
+    Path,
+    Parameter(
+        group=RESULTS, metavar="DIRECTORY", help="Directory of runs, in which the run gets its own."
+    ),
 ]
 
 JobName = Annotated[
     str | None,
-    Parameter(name=("--name", "-n"), group=JOB, help="The job's name in `queue`."),
+    Parameter(
+        name=("--name", "-n"),
+        metavar="NAME",
+        group=(JOB, RARE),
+        help="The job's name in `skymark queue`.",
+    ),
 ]
 Detach = Annotated[
     bool,
     Parameter(
         name=("--detach-run", "--detach", "-d"),
         group=JOB,
-        help="Return when the job is in the queue; results stay on the machine until it ends.",
+        help="Return once the job is in the queue; results stay on the machine until it ends.",
     ),
 ]
 MOST = 1_000_000
 Split = Annotated[
     str | None,
     Parameter(
-        group=SHARING,
-        help="How workers share the plan: even:10, balanced:10, longest:10, "
-        "weighted:heavy=1x60,worker=7x20, two-level:5x10 or waves:5x10/4. Without a number, as "
-        "many as the variables of Slurm, SkyPilot, Kubernetes … tell.",
+        group=(SHARING, RARE),
+        metavar="SPLIT",
+        help="Division of the plan between workers: even:10, balanced:10, longest:10, "
+        "weighted:heavy=1x60,worker=7x20, two-level:5x10 or waves:5x10/4. Without a number: the "
+        "number of workers in the variables of Slurm, SkyPilot, Kubernetes and others.",
     ),
 ]
 MachinesSplit = Annotated[
     str | None,
     Parameter(
         name="--split",
-        group=SHARING,
-        help="With several machines: how they share the plan, as `skymark run --split` has it: "
-        "balanced, even, longest, weighted:a=1x60,b=3x20, two-level:2x2 … [default: balanced]",
+        group=(SHARING, RARE),
+        metavar="SPLIT",
+        help="Division of the plan between several machines, as in `skymark run --split`: "
+        "balanced, even, longest, weighted:a=1x60,b=3x20 or two-level:2x2. [default: balanced]",
     ),
 ]
 Explain = Annotated[
-    bool, Parameter(group=SHARING, help="With --split: say why each takes what it takes.")
+    bool,
+    Parameter(group=(SHARING, RARE), help="With --split: give the reason for each worker's part."),
 ]
 TotalCpus = Annotated[
     int | None,
     Parameter(
-        group=SHARING,
+        group=(SHARING, RARE),
+        metavar="N",
         validator=Number(gte=1, lte=MOST),
-        help="CPUs of all machines together, to be divided between the workers that run at once.",
+        help="CPUs of all machines together, which the workers that run at once divide.",
     ),
 ]
 TotalMemory = Annotated[
     float | None,
     Parameter(
-        group=SHARING,
+        group=(SHARING, RARE),
+        metavar="GB",
         validator=Number(gt=0, lte=MOST),
-        help="GB of memory of all machines together, likewise.",
+        help="Memory of all machines together in GB, which these workers divide.",
     ),
 ]
 MOST_NODES = 1000
 WEEK_MINUTES = 7 * 24 * 60
 
-COUNT = Parameter(validator=Number(gte=1, lte=MOST))
+COUNT = Parameter(validator=Number(gte=1, lte=MOST), metavar="N")
 """A number of things, such as rounds: one or more."""
-NODES = Parameter(validator=Number(gte=1, lte=MOST_NODES))
-NODE = Parameter(validator=Number(gte=0, lt=MOST_NODES))
+NODES = Parameter(validator=Number(gte=1, lte=MOST_NODES), metavar="N")
+NODE = Parameter(validator=Number(gte=0, lt=MOST_NODES), metavar="N")
 """Of several machines; 0 is the head."""
-IDLE_MINUTES = Parameter(validator=Number(gte=1, lte=WEEK_MINUTES))
+IDLE_MINUTES = Parameter(validator=Number(gte=1, lte=WEEK_MINUTES), metavar="MINUTES")
 """Minutes until a machine ends itself: with none it would be gone before its results are home."""
-PART = Parameter(validator=Number(gt=0, lte=1))
-"""A part of a whole, such as of a card."""
-USD = Parameter(validator=Number(gt=0, lte=MOST))
-MILLISECONDS = Parameter(validator=Number(gt=0, lte=MOST))
-SECONDS = Parameter(validator=Number(gte=0, lte=LONGEST_S))
-SOME_SECONDS = Parameter(validator=Number(gt=0, lte=LONGEST_S))
-DIFFERENCE = Parameter(validator=Number(gte=0, lte=MOST))
+PART = Parameter(validator=Number(gt=0, lte=1), metavar="PART")
+"""A part of a whole, such as of a GPU."""
+USD = Parameter(validator=Number(gt=0, lte=MOST), metavar="USD")
+MILLISECONDS = Parameter(validator=Number(gt=0, lte=MOST), metavar="MS")
+SECONDS = Parameter(validator=Number(gte=0, lte=LONGEST_S), metavar="SECONDS")
+SOME_SECONDS = Parameter(validator=Number(gt=0, lte=LONGEST_S), metavar="SECONDS")
+DAYS = Parameter(validator=Number(gte=0, lte=36_500), metavar="DAYS")
+DIFFERENCE = Parameter(validator=Number(gte=0, lte=MOST), metavar="PART")
 """A relative difference; 0.05 is 5 %."""
+TIME = Parameter(metavar="TIME")
+"""A duration with its unit, such as 90m or 2h."""
+FILE = Parameter(metavar="FILE")
+DIRECTORY = Parameter(metavar="DIRECTORY")
+NAME = Parameter(metavar="NAME")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_plain, say
+from skymark.cli.parameters import DIRECTORY, FILE
 from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 
@@ -29,7 +30,7 @@ REFUSED = {
 
 def rehearse(
     profile: Annotated[
-        str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
+        str, Parameter(help="A name from `skymark list profiles`, or a .toml file.")
     ],
     /,
     *options: Annotated[
@@ -40,27 +41,31 @@ def rehearse(
         ),
     ],
     machine: Annotated[
-        Path | None, Parameter(help="A SkyPilot YAML in place of the profile's.")
+        Path | None, FILE, Parameter(help="SkyPilot YAML in place of the profile's machine.")
     ] = None,
     catalogs: Annotated[
         Path | None,
+        DIRECTORY,
         Parameter(
-            help="Prices, such as SkyPilot's in ~/.sky/catalogs/v8. [default: a few of "
-            "Lambda's, of autumn 2026]"
+            help="Directory of prices, such as ~/.sky/catalogs/v8. [default: a few prices of "
+            "Lambda, of autumn 2026]"
         ),
     ] = None,
     output: Annotated[
-        Path, Parameter(help="Directory of rehearsed runs; this one gets a directory in it.")
+        Path, DIRECTORY, Parameter(help="Directory of runs, in which the run gets its own.")
     ] = DEFAULT_RESULTS,
 ) -> int:
-    """Do all that `launch` does on a machine simulated here, for nothing.
+    """Try a launch on a simulated machine here, for free.
 
-    Needs Linux and root: sudo .venv/bin/skymark rehearse ci_cpu. SkyPilot is the real one, with
-    SSH, set-up, run, retrieval and teardown; the provider and its machines are simulated. Then it
-    says what the run would have cost, and what it changed on this machine and undid. Its figures
-    are no measurements. Takes the options of `launch`.
+    Needs Linux and root. SkyPilot is real, with its SSH, set-up, run, copy of results and
+    teardown; the provider and its machines are simulated. At the end you see the price of a real
+    run, and the changes to this machine that were undone. The figures are no measurements.
 
-    Exit status: that of `launch`; 2 this machine cannot hold a rehearsal, 1 it did not come up.
+    Examples:
+      sudo .venv/bin/skymark rehearse ci_cpu
+      sudo .venv/bin/skymark rehearse cpu --scenarios CV-1 --num-nodes 2
+
+    Exit status: as `launch`; 1 the rehearsal did not start; 2 this machine cannot hold one.
     """
     from skymark.cloud.rehearsal import lack_of_room, require_fitness
     from skymark.cloud.rehearsal import rehearse as carry_out

@@ -10,13 +10,13 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_plain
-from skymark.cli.parameters import COUNT
+from skymark.cli.help import RARE
+from skymark.cli.parameters import COUNT, NAME, ProfileName
 from skymark.cli.render_options import (
     FILE,
     Deadline,
     Image,
     OutputFile,
-    ProfileName,
     RemoteStores,
     RunId,
     SharedMemory,
@@ -58,44 +58,54 @@ def slurm(
         str,
         Parameter(
             group=FILE,
-            help="Directory of runs that all nodes see; the script fills in '$USER' and the like.",
+            metavar="DIRECTORY",
+            help="Directory of runs that all nodes see; the script expands variables such as "
+            "'$USER'.",
         ),
     ] = "results",
     gpus: Annotated[
-        str | None, Parameter(group=FILE, help="GPUs of each task: 1, or H100:1.")
+        str | None,
+        Parameter(group=FILE, metavar="GPU:N", help="GPUs of each task, such as 1 or H100:1."),
     ] = None,
     deadline: Deadline = None,
     template: Annotated[
         Path | None,
         Parameter(
-            group=FILE,
-            help="The site's own script, with its modules and accounts, and with @DIRECTIVES@ and "
-            "@BODY@ on lines of their own.",
+            group=(FILE, RARE),
+            metavar="FILE",
+            help="Your site's script with its modules and accounts, and lines with only "
+            "@DIRECTIVES@ and @BODY@.",
         ),
     ] = None,
     plan: Annotated[
         Path | None,
         Parameter(
             group=FILE,
-            help="A file that `skymark plan --output` wrote, in place of all options that say what "
-            "and how to measure; all nodes must see it.",
+            metavar="FILE",
+            help="A file of `skymark plan --output` that all nodes see, in place of the options of "
+            "what and how to measure.",
         ),
     ] = None,
     stagger: Annotated[
         int | None,
         COUNT,
         Parameter(
-            group=FILE,
-            help="Minutes between the starts of two tasks: the script's comments have the commands "
-            "that chain them by dependencies, and why --cache-policy shared is better.",
+            group=(FILE, RARE),
+            metavar="MINUTES",
+            help="Minutes between the starts of two tasks. The script's comments have the commands "
+            "for it, and the reason why --cache-policy shared is better.",
         ),
     ] = None,
     output: OutputFile = None,
 ) -> int:
     """Write a batch script for Slurm: one job, or with --split an array of tasks.
 
-    Near the time limit, and where a node fails, a task queues up again and goes on where it was.
-    Submit it with sbatch, from a shell in which `skymark` is found.
+    Near the time limit or after a node's failure, a task queues up again and continues. Submit
+    the script with sbatch, from a shell that finds `skymark`.
+
+    Examples:
+      skymark render slurm cpu --output job.sh
+      skymark render slurm clip_8xh100 --gpus H100:1 --split balanced:8
     """
     from skymark.cloud.render.slurm import SlurmJob, array_need, largest_array, slurm_script
     from skymark.cloud.rented_run import require_time_before
@@ -131,11 +141,15 @@ def jobset(  # noqa: PLR0913  # its parameters are the options of a command
     *,
     image: Image,
     name: Annotated[
-        str | None, Parameter(group=FILE, help="The JobSet's. [default: skymark-PROFILE]")
+        str | None,
+        NAME,
+        Parameter(group=FILE, help="The JobSet's name. [default: skymark-PROFILE]"),
     ] = None,
     gpus: Annotated[
         int,
-        Parameter(group=FILE, validator=Number(gte=0, lte=64), help="GPUs of each pod."),
+        Parameter(
+            group=FILE, metavar="N", validator=Number(gte=0, lte=64), help="GPUs of each pod."
+        ),
     ] = 0,
     shared_memory: SharedMemory = None,
     deadline: Deadline = None,
@@ -143,21 +157,26 @@ def jobset(  # noqa: PLR0913  # its parameters are the options of a command
         str | None,
         Parameter(
             group=FILE,
-            help="A Secret of the namespace whose keys become variables, such as the store's.",
+            metavar="NAME",
+            help="Secret of the namespace, whose keys become variables, such as a store's keys.",
         ),
     ] = None,
     share_nodes: Annotated[
         bool,
         Parameter(
-            group=FILE,
-            help="Let pods share a node, also of a suite whose cells need a machine for "
-            "themselves.",
+            group=(FILE, RARE),
+            help="Let pods share a node, even if the suite's cells need a machine alone.",
         ),
     ] = False,
     template: Template = None,
     output: OutputFile = None,
 ) -> int:
-    """Write a JobSet for Kubernetes (jobset.x-k8s.io/v1alpha2) whose pods share the plan."""
+    """Write a JobSet for Kubernetes (jobset.x-k8s.io/v1alpha2) whose pods share the plan.
+
+    Examples:
+      skymark render jobset cpu --image IMAGE --split even:4 --output job.yaml
+      skymark render jobset clip_8xh100 --image IMAGE --gpus 1 --split balanced:8
+    """
     from skymark.cloud.render.jobset import JobSetFields, jobset_manifest, name_of_set
     from skymark.cloud.render.manifest import read_template, yaml_text
     from skymark.cloud.render.workload import shared_memory_gb
@@ -191,44 +210,53 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
         Literal[1, 2, 3, 4] | None,
         Parameter(
             group=FILE,
-            help="1 equal workers, 2 types of workers, 3 workers with parts, 4 the same in waves; "
-            "--split gives other numbers than even:10, weighted:worker-heavy=1x60,worker=7x20, "
-            "two-level:5x10 and waves:5x10/4.",
+            help="1: equal workers, 2: types of workers, 3: workers with parts, 4: with parts in "
+            "waves. --split replaces their usual even:10, "
+            "weighted:worker-heavy=1x60,worker=7x20, two-level:5x10 and waves:5x10/4.",
         ),
     ] = None,
-    image: Annotated[str, Parameter(group=FILE, help="Name of the image that AIchor builds.")] = (
-        "skymark"
-    ),
+    image: Annotated[
+        str, Parameter(group=FILE, metavar="NAME", help="Name of the image that AIchor builds.")
+    ] = ("skymark"),
     dockerfile: Annotated[
         str | None,
         Parameter(
-            group=FILE, help="The image's. [default: skymark's; with --command: ./Dockerfile]"
+            group=(FILE, RARE),
+            metavar="FILE",
+            help="Dockerfile of the image. [default: skymark's; with --command: ./Dockerfile]",
         ),
     ] = None,
     command: Annotated[
         str | None,
         Parameter(
             group=FILE,
-            help="A program of your own that all workers run, in place of a profile; "
-            "docs/splitting.md says how it learns its part.",
+            metavar="COMMAND",
+            help="Program of yours that all workers run, in place of a profile; "
+            "docs/splitting.md shows how it learns its part.",
         ),
     ] = None,
     gpus: Annotated[
         str | None,
-        Parameter(group=FILE, help="Product and number for each pod: NVIDIA-H100-80GB-HBM3:1."),
+        Parameter(group=FILE, metavar="GPU:N", help="GPUs of each pod: NVIDIA-H100-80GB-HBM3:1."),
     ] = None,
     shared_memory: SharedMemory = None,
     deadline: Deadline = None,
     api_version: Annotated[
         Literal["0.2.3", "0.2.1"],
         Parameter(
-            group=FILE, help="The manifest's; 0.2.1 has ramRatio for memory, and no timeout."
+            group=(FILE, RARE),
+            help="Version of the manifest; 0.2.1 has ramRatio for memory, and no timeout.",
         ),
     ] = "0.2.3",
     template: Template = None,
     output: OutputFile = None,
 ) -> int:
-    """Write a manifest for AIchor whose workers share the plan, or run a program of your own."""
+    """Write a manifest for AIchor whose workers share the plan, or run a program of yours.
+
+    Examples:
+      skymark render aichor cpu --split even:4 --output manifest.yaml
+      skymark render aichor --scenario 2 --command "python -u main.py"
+    """
     from skymark.cloud.render.aichor import (
         AichorFields,
         aichor_manifest,
@@ -287,12 +315,18 @@ def sky(  # its parameters are the options of a command
     sync: Sync = (),
     output: Annotated[
         Path,
-        Parameter(group=FILE, help="The YAML's file; the plan's lies beside it."),
+        Parameter(
+            group=FILE, metavar="FILE", help="File of the YAML; the plan's file lies beside it."
+        ),
     ],
 ) -> int:
     """Write the SkyPilot YAML that `launch` would use, with the plan beside it.
 
-    Needs SkyPilot: make cloud, or where there is no checkout: skymark env cloud.
+    Needs SkyPilot: make cloud, or skymark env cloud.
+
+    Examples:
+      skymark render sky cpu --output job.yaml
+      skymark render sky clip_8xh100 --num-nodes 2 --output job.yaml
     """
     from skymark.cli.terminal import Terminal
     from skymark.cloud.render.manifest import sky_text
@@ -377,8 +411,8 @@ def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]
 
     if given := options.given():
         raise UsageError(
-            f"{' and '.join(given)} cannot be given beside --plan {path}, which says what and how "
-            "to measure; leave one of them out"
+            f"{' and '.join(given)} cannot be given beside --plan {path}, which decides the work; "
+            "leave one of them out"
         )
     return read_plan(path), ("--plan", str(path.absolute()))
 

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 
 from skymark.cache.location import require_policy
 from skymark.cli.cache_options import PolicyName
+from skymark.cli.help import RARE
 from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
 from skymark.model.errors import UsageError
 
@@ -23,46 +24,54 @@ if TYPE_CHECKING:
 
 FILE = Group.create_ordered("The job file")
 
-ProfileName = Annotated[
-    str, Parameter(help="A name that `skymark list profiles` shows, or a .toml file.")
-]
 OutputFile = Annotated[
-    Path | None, Parameter(group=FILE, help="Write it into this file. [default: standard output]")
+    Path | None,
+    Parameter(group=FILE, metavar="FILE", help="File to write. [default: standard output]"),
 ]
 RunId = Annotated[
     str | None,
     Parameter(
-        group=FILE,
-        help="Name of the run that all workers share; the same one goes on with it. "
-        "[default: TIME-PROFILE-CHANCE]",
+        group=(FILE, RARE),
+        metavar="NAME",
+        help="Name of the workers' common run; the same name continues it. [default: "
+        "TIME-PROFILE-ID]",
     ),
 ]
 RemoteStores = Annotated[
     tuple[str, ...],
     Several,
-    Parameter(group=FILE, help="Where results go, cell by cell: s3://BUCKET/PREFIX."),
+    Parameter(group=FILE, metavar="ADDRESS...", help="Store for each result: s3://BUCKET/PREFIX."),
 ]
-Image = Annotated[str, Parameter(group=FILE, help="One of skymark's images, built and pushed.")]
+Image = Annotated[
+    str,
+    Parameter(group=FILE, metavar="IMAGE", help="Image of skymark that you built and pushed."),
+]
 SharedMemory = Annotated[
     float | None,
     Parameter(
-        group=FILE,
+        group=(FILE, RARE),
+        metavar="GB",
         validator=Number(gte=0, lte=MOST),
         help="GB of /dev/shm of each pod, through which worker processes pass batches; part of its "
-        "memory. [default: 8, or half of the memory where that is less]",
+        "memory. [default: 8, or half of the memory if that is less]",
     ),
 ]
 Template = Annotated[
     Path | None,
     Parameter(
-        group=FILE,
-        help="The site's part of the manifest, in YAML: its fields are merged in, such as labels, "
-        "tolerations and secrets (docs/splitting.md).",
+        group=(FILE, RARE),
+        metavar="FILE",
+        help="YAML with fields of your site to add to the manifest, such as labels, tolerations "
+        "and secrets (docs/splitting.md).",
     ),
 ]
 Deadline = Annotated[
     str | None,
-    Parameter(group=FILE, help="Longest time, such as 90m or 1-12:00:00. [default: the profile's]"),
+    Parameter(
+        group=FILE,
+        metavar="TIME",
+        help="Longest time, such as 90m or 1-12:00:00. [default: the profile's]",
+    ),
 ]
 
 
@@ -79,17 +88,18 @@ class SharingOptions:
     cache_policy: Annotated[
         PolicyName | None,
         Parameter(
-            group=FILE,
-            help="Where libraries of the run keep what they fetch, as `skymark run` has it.",
+            group=(FILE, RARE),
+            help="Directory of downloads, as in `skymark run --cache-policy`.",
         ),
     ] = None
     cache_root: Annotated[
         str | None,
         Parameter(
-            group=FILE,
-            help="With --cache-policy: a directory of the machines that run it, such as a disk "
-            "that all see. A job of Slurm with per-job has hf-datasets-JOB in it, and removes it; "
-            "its script fills in $USER and the like.",
+            group=(FILE, RARE),
+            metavar="DIRECTORY",
+            help="With --cache-policy: directory of the caches on the job's machines, such as a "
+            "shared disk; the script expands variables such as $USER. A Slurm job with per-job "
+            "makes hf-datasets-JOB in it, and removes it.",
         ),
     ] = None
 
@@ -124,8 +134,8 @@ class SharingOptions:
         require_data(self.cache_policy, plan)
         if self.cache_root is not None and not self.cache_root.startswith(("/", "$", "~/")):
             raise UsageError(
-                f"--cache-root {self.cache_root} is of the machines that run the job; give its "
-                "whole path, such as /shared/caches"
+                f"--cache-root {self.cache_root} is a directory of the machines that run the job; "
+                "give its whole path, such as /shared/caches"
             )
         suite = suite_named(plan.suite)
         adapters = dict.fromkeys(suite.adapter_reference(one.cell) for one in plan.runnable)
@@ -147,7 +157,7 @@ class SharingOptions:
         )
 
     def require_split_alone(self, options: PlanOptions) -> None:
-        """Refuse options of a plan and its results, which a program of the user's own has not.
+        """Refuse options of a plan and its results beside a program of the user's own.
 
         Raises:
             UsageError: one is given.
@@ -160,8 +170,8 @@ class SharingOptions:
         }
         if given := [*options.given(), *(name for name, value in mine.items() if value)]:
             raise UsageError(
-                f"{' and '.join(given)} tell what skymark runs, and --command runs a program of "
-                "your own; leave one of them out"
+                f"{' and '.join(given)} are for skymark's own work, and --command runs a program "
+                "of yours; leave one of them out"
             )
 
 

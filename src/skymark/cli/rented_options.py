@@ -13,13 +13,17 @@ from cyclopts import Group, Parameter
 
 from skymark.cache.location import require_policy
 from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName
+from skymark.cli.help import MACHINE_TITLE, RARE
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
     COUNT,
+    DIRECTORY,
+    FILE,
     IDLE_MINUTES,
     JOB,
     NODES,
     RESULTS,
+    TIME,
     USD,
     MachinesSplit,
     Several,
@@ -28,8 +32,8 @@ from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.requests import BOOT_TIMEOUT_S, Limits, Machine
 
-MACHINE = Group.create_ordered("The machine")
-LIMITS = Group.create_ordered("What it may cost")
+MACHINE = Group.create_ordered(MACHINE_TITLE)
+LIMITS = Group.create_ordered("Price and limits")
 VARIABLES = Group.create_ordered("The job's environment")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -38,19 +42,19 @@ Stores = Annotated[
     Several,
     Parameter(
         group=RESULTS,
-        help="Second place of the results, which the machine fills cell by cell: "
-        "s3://BUCKET/PREFIX or wandb (a directory would go with the machine). Without one, the "
-        "results are lost if the connection is away for --idle-minutes. skymark takes the keys "
-        "from this environment, and tries them before it hires anything.",
+        metavar="ADDRESS...",
+        help="Where the machine also stores each result: s3://BUCKET/PREFIX or wandb, with the "
+        "keys of this environment. Without a store, results are lost if the connection stays away "
+        "for --idle-minutes.",
     ),
 ]
 Sync = Annotated[
     tuple[Path, ...],
     Parameter(
         group=JOB,
-        help="A file or a directory that the job needs besides skymark's source, by its path from "
-        "here; of a directory in git, the tracked files. May be repeated. A file with a secret is "
-        "refused.",
+        metavar="PATH",
+        help="File or directory below here that the job needs too; of a directory in git, the "
+        "tracked files. May be repeated. A file with a secret is refused.",
     ),
 ]
 
@@ -72,23 +76,35 @@ class PlaceOptions:
         str | None,
         Parameter(
             group=MACHINE,
-            help="Only there: vast, lambda, gcp/us-west1, slurm/NAME, k8s … [default: cheapest]",
+            metavar="PLACE",
+            help="Provider, region or cluster: vast, lambda, gcp/us-west1, slurm/NAME or k8s. "
+            "[default: the cheapest]",
         ),
     ] = None
-    spot: Annotated[bool, Parameter(group=MACHINE, help="Only a spot machine.")] = False
+    spot: Annotated[
+        bool,
+        Parameter(group=MACHINE, help="A cheaper machine, which the provider may take away."),
+    ] = False
     gpus: Annotated[
         str | None,
-        Parameter(group=MACHINE, help="In place of the profile's: H100:8, A100-80GB:1 …"),
+        Parameter(
+            group=MACHINE,
+            metavar="GPU:N",
+            help="GPUs of each machine, such as H100:8. [default: the profile's]",
+        ),
     ] = None
     machine: Annotated[
         Path | None,
-        Parameter(group=MACHINE, help="A SkyPilot YAML in place of the profile's machine."),
+        FILE,
+        Parameter(group=(MACHINE, RARE), help="SkyPilot YAML in place of the profile's machine."),
     ] = None
 
     disk_size: Annotated[
         int | None,
         COUNT,
-        Parameter(group=MACHINE, help="Size of the disk in GB. [default: the YAML's]"),
+        Parameter(
+            group=(MACHINE, RARE), metavar="GB", help="Disk size in GB. [default: the YAML's]"
+        ),
     ] = None
 
     def request(self, **more: Any) -> Machine:
@@ -113,7 +129,7 @@ class ClusterOptions(PlaceOptions):
         NODES,
         Parameter(
             group=MACHINE,
-            help="Machines that share the plan. Each cell runs once; you pay for each machine.",
+            help="Number of machines. They share the plan, and you pay for each.",
         ),
     ] = 1
     split: MachinesSplit = None
@@ -133,40 +149,45 @@ class LaunchOptions(ClusterOptions):
         Parameter(
             name=("--cluster", "-c"),
             group=MACHINE,
-            help="The machine's name. [default: skymark-PROFILE, with a number where that is "
-            "taken]",
+            metavar="NAME",
+            help="Name of the machine. [default: skymark-PROFILE, with a number if taken]",
         ),
     ] = None
     managed: Annotated[
         bool,
         Parameter(
             group=MACHINE,
-            help="Run as SkyPilot's managed job: if the provider takes the machine away, another "
-            "machine goes on from --store s3://…, which this needs.",
+            help="As SkyPilot's managed job: after the loss of the machine, another one goes on "
+            "from --store s3://…, which this needs.",
         ),
     ] = False
     image: Annotated[
         str | None,
-        Parameter(group=MACHINE, help="A container image of skymark, in place of the set-up."),
+        Parameter(
+            group=(MACHINE, RARE),
+            metavar="IMAGE",
+            help="Container image of skymark, in place of the set-up.",
+        ),
     ] = None
     keep: Annotated[
         bool,
         Parameter(
             group=MACHINE,
-            help="Leave the machine for `skymark exec`; it ends itself after --idle-minutes.",
+            help="Leave the machine up for `skymark exec`; it ends itself after --idle-minutes.",
         ),
     ] = False
     idle: Annotated[
         bool,
         Parameter(
-            group=MACHINE, help="Set the machine up, run nothing, and leave it as --keep does."
+            group=(MACHINE, RARE),
+            help="Set the machine up, run nothing, and leave it up as --keep does.",
         ),
     ] = False
     down: Annotated[
         bool,
         Parameter(
-            group=MACHINE,
-            help="End the machine after the run. This is the default without --keep and --idle.",
+            group=(MACHINE, RARE),
+            help="End the machine after the run, as without --keep and --idle.",
         ),
     ] = False
     idle_minutes: Annotated[
@@ -174,17 +195,17 @@ class LaunchOptions(ClusterOptions):
         IDLE_MINUTES,
         Parameter(
             name=("--idle-minutes", "--idle-minutes-to-autostop", "-i"),
-            group=MACHINE,
-            help="Minutes without a job after which the machine ends itself. [default: 1 where "
-            "results go to a bucket or W&B too; else 10, for a connection that is away when the "
-            "run ends; with --keep 30]",
+            group=(MACHINE, RARE),
+            help="Minutes without a job after which the machine ends itself. [default: 1 if "
+            "results also go to a bucket or W&B, else 10; 30 with --keep]",
         ),
     ] = None
     boot_timeout: Annotated[
         str,
+        TIME,
         Parameter(
-            group=MACHINE,
-            help="Longest time until the machine is up. Then skymark gives it back and exits with "
+            group=(MACHINE, RARE),
+            help="Longest time until the machine is up. Then skymark gives it back, and exits with "
             "status 1.",
         ),
     ] = "20m"
@@ -216,11 +237,11 @@ class LimitOptions:
 
     deadline: Annotated[
         str | None,
+        TIME,
         Parameter(
             group=LIMITS,
-            help="Longest time of set-up and run of each job, such as 90m or 2h. The machine ends "
-            "the job then, and the results so far come home. [default: the profile's; none for "
-            "submit]",
+            help="Longest time of set-up and run, such as 90m; then the job ends, and its results "
+            "come home. [default: the profile's; submit: none]",
         ),
     ] = None
     max_cost: Annotated[
@@ -228,9 +249,8 @@ class LimitOptions:
         USD,
         Parameter(
             group=LIMITS,
-            help="Ceiling in USD, of all machines together. skymark refuses a run that may cost "
-            "more (exit status 3), and on a machine that is up one that is expected to cost more. "
-            "The machine ends a run at the ceiling. [default: the profile's, for each machine]",
+            help="Ceiling in USD for all machines: skymark refuses a dearer run (exit status 3), "
+            "and the machine ends the run there. [default: the profile's, per machine]",
         ),
     ] = None
 
@@ -249,43 +269,49 @@ class LimitOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class VariableOptions:
-    """Options of a job's environment; one of the shell here is taken where no value is given."""
+    """Options of a job's environment. A variable without a value has its value here."""
 
     env: Annotated[
         tuple[str, ...],
         Parameter(
             group=VARIABLES,
-            help="NAME=VALUE, or NAME of a variable that is set here; may be repeated.",
+            metavar="NAME[=VALUE]",
+            help="Variable, by default with its value here. May be repeated.",
         ),
     ] = ()
     env_file: Annotated[
         Path | None,
-        Parameter(group=VARIABLES, help="A dotenv file; --env wins over it."),
+        FILE,
+        Parameter(group=(VARIABLES, RARE), help="Dotenv file of variables; --env overrides it."),
     ] = None
     secret: Annotated[
         tuple[str, ...],
         Parameter(
             group=VARIABLES,
-            help="As --env, for keys and passwords; wins over --env. May be repeated.",
+            metavar="NAME[=VALUE]",
+            help="The same for keys and passwords; overrides --env.",
         ),
     ] = ()
     secret_file: Annotated[
         Path | None,
-        Parameter(group=VARIABLES, help="A dotenv file of secrets; --secret wins over it."),
+        FILE,
+        Parameter(group=(VARIABLES, RARE), help="Dotenv file of secrets; --secret overrides it."),
     ] = None
 
     cache_policy: Annotated[
         PolicyName | None,
         Parameter(
-            group=VARIABLES,
-            help="Where libraries of the run keep what they fetch there, as `skymark run` has it.",
+            group=(VARIABLES, RARE),
+            help="Directory of downloads there, as in `skymark run --cache-policy`.",
         ),
     ] = None
     cache_root: Annotated[
         str | None,
+        DIRECTORY,
         Parameter(
-            group=VARIABLES,
-            help="With --cache-policy: a directory of the machine's, such as a mounted disk.",
+            group=(VARIABLES, RARE),
+            help="With --cache-policy: directory of the caches on the machine, such as a mounted "
+            "disk.",
         ),
     ] = None
 

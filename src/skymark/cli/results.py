@@ -12,11 +12,12 @@ from cyclopts import Parameter
 
 import skymark
 from skymark.cli.caller import note, print_json, print_plain, say
-from skymark.cli.parameters import DIFFERENCE, SECONDS, Several
+from skymark.cli.parameters import DIFFERENCE, DIRECTORY, FILE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError, UsageError
 from skymark.model.record import Status
 from skymark.references import load_object
+from skymark.report.text import count_of
 from skymark.rundir.layout import SUMS
 from skymark.rundir.reader import Run, open_run, read_manifest
 from skymark.store.store import FINISH_S
@@ -25,7 +26,7 @@ from skymark.suite.registry import suite_named
 NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
-Format = Annotated[Literal["table", "md"], Parameter(help="md is Markdown for GitHub.")]
+Format = Annotated[Literal["table", "md"], Parameter(help="md: Markdown for GitHub.")]
 
 
 def require_one_format(format: str, *, json: bool) -> None:
@@ -44,15 +45,21 @@ def report(
     *,
     figures: Annotated[
         Path | None,
+        DIRECTORY,
         Parameter(
-            help="Write figures into this directory, as SVG and PNG: rates, waits, speed against "
+            help="Write figures into this directory as SVG and PNG: rates, waits, speed against "
             "price."
         ),
     ] = None,
     format: Format = "table",
     json: Json = False,
 ) -> int:
-    """Show a run as a table and write its report.html anew."""
+    """Show a run as a table, and write its report.html.
+
+    Examples:
+      skymark report results/RUN-ID
+      skymark report results/RUN-ID --format md
+    """
     require_one_format(format, json=json)
     run = open_run(directory)
     if format == "md":
@@ -105,31 +112,29 @@ def note_page(run: Run) -> bool:
 def compare(
     before: Annotated[
         Path,
-        Parameter(
-            help="The run to compare with: its directory, or a JSON file of pytest-benchmark."
-        ),
+        Parameter(help="The earlier run: a directory, or a JSON file of pytest-benchmark."),
     ],
-    after: Annotated[Path, Parameter(help="The run in question, likewise.")],
+    after: Annotated[Path, Parameter(help="The later run: a directory or such a file.")],
     /,
     *,
     across: Annotated[
         tuple[Literal["hardware", "versions", "cells"], ...],
         Several,
-        Parameter(help="What may differ between the runs, because you compare just that."),
+        Parameter(help="A difference between the runs that you want to compare."),
     ] = (),
     practical: Annotated[
         float | None,
         DIFFERENCE,
         Parameter(
-            help="Smallest relative difference that counts; 0.05 is 5 %. [default: 0.05; of the "
-            "two sides of `run --against` 0.02]"
+            help="Smallest relative difference that counts; 0.05 is 5 %. [default: 0.05; for the "
+            "two runs of `run --against` 0.02]"
         ),
     ] = None,
     gate: Annotated[
         bool,
         Parameter(
-            help="Exit with status 3 if a cell got worse, if one run did not measure a cell of "
-            "BEFORE, or if no cell was measured in both."
+            help="Exit with status 3 if a cell got worse, if a cell of BEFORE was not measured, or "
+            "if no cell was measured in both."
         ),
     ] = False,
     format: Format = "table",
@@ -137,12 +142,17 @@ def compare(
 ) -> int:
     """Compare two runs, cell by cell.
 
-    Faster or slower needs both a statistical and a practical difference, across rounds; too little
-    data is inconclusive, and so is what all libraries did alike on one machine, which is told. Runs
-    of other hardware, versions or cells are refused, unless --across allows them. The two sides of
-    `run --against` are compared pair by pair.
+    Faster or slower needs a difference that is both statistical and practical, across rounds.
+    Too little data is inconclusive. If all libraries changed alike on one machine, that is
+    inconclusive too, and the output says so. Runs of other hardware, versions or cells are
+    refused, unless --across allows them. The two runs of `run --against` are compared pair by
+    pair.
 
-    Exit status: 0 they were compared, 2 they cannot be, 3 --gate said no.
+    Examples:
+      skymark compare results/BEFORE results/AFTER --gate
+      skymark compare results/A results/B --across hardware --format md
+
+    Exit status: 0 compared; 2 not comparable; 3 --gate failed.
     """
     require_one_format(format, json=json)
     found = skymark.compare(before, after, across=across, practical=practical)
@@ -166,26 +176,32 @@ def export(
     to: Annotated[
         str,
         Parameter(
-            help="A file whose name ends in .csv or .parquet, a store (s3://BUCKET/PREFIX, wandb, "
-            "file:///DIRECTORY), or another program's format: pytest-benchmark, or one that the "
-            "suite has."
+            metavar="FILE|ADDRESS|FORMAT",
+            help="A file that ends in .csv or .parquet, a store (s3://BUCKET/PREFIX, wandb, "
+            "file:///DIRECTORY), or another program's format: pytest-benchmark or a format of the "
+            "suite.",
         ),
     ],
     output: Annotated[
         Path | None,
+        DIRECTORY,
         Parameter(help="Directory for the files of another program's format."),
     ] = None,
     wait: Annotated[
-        float, SECONDS, Parameter(help="Seconds to wait for a store that is slow or away.")
+        float, SECONDS, Parameter(help="Seconds to wait for a slow or absent store.")
     ] = FINISH_S,
 ) -> int:
-    """Write a run's figures as CSV, Parquet or another format, or the run into a store.
+    """Write a run as CSV, Parquet and the like, or into a store.
 
-    What the store has already is compared and not sent again, so this also finishes what a run
-    could not store. What is damaged here is not sent, and another plan's run is never replaced.
+    Files that the store has are compared, not sent again, so this also completes an earlier
+    upload. Damaged files are not sent. A run of another plan in the store is never replaced.
 
-    Exit status: 0 all is written, and what went into a store was read back and compared; 1 a
-    store lacks something; 2 nothing was done.
+    Examples:
+      skymark export results/RUN-ID --to figures.csv
+      skymark export results/RUN-ID --to s3://BUCKET/PREFIX
+
+    Exit status: 0 all is written (a store's files were read back and compared); 1 a store lacks
+    something; 2 nothing was written.
     """
     from skymark.report import export as exporting
     from skymark.report.pytest_benchmark import FORMAT
@@ -200,7 +216,9 @@ def export(
     if to in formats:
         return _as_format(run, formats[to], to, output)
     if output is not None:
-        raise UsageError(f"--output is for another program's format; --to {to} says where already")
+        raise UsageError(
+            f"--output is for another program's format, and --to {to} is a place; leave it out"
+        )
     kind = Path(to).suffix.removeprefix(".")
     if kind not in WRITERS:
         others = f" or {' or '.join(formats)}" if formats else ""
@@ -249,12 +267,14 @@ def _require_measured(run: Run) -> None:
         UsageError: no cell was measured.
     """
     if Status.OK not in run.counts:
-        raise UsageError(f"{run.directory} has no `ok` record to export; `skymark report` says why")
+        raise UsageError(
+            f"{run.directory} has no `ok` record to export; `skymark report` shows the reasons"
+        )
 
 
 def _say_what_is_left_out(run: Run, written: int) -> None:
     if left := len(run.records) + len(run.missing) - written:
-        say(f"{left} cells without an `ok` record are left out")
+        say(f"left out: {count_of(left, 'cell')} without an `ok` record")
 
 
 def _store(directory: Path, address: str, wait_s: float) -> int:
@@ -297,7 +317,7 @@ def _not_sent(damaged: Mapping[str, str], directory: Path) -> str:
     more = len(damaged) - len(lines)
     return "\n".join(
         [
-            f"NOT sent, because damaged in {directory}; what a store has of them stays as it is:",
+            f"NOT sent, because damaged in {directory}; the store's own copies stay:",
             *lines,
             *([f"  and {more} more"] if more > 0 else []),
         ]
@@ -312,23 +332,27 @@ def history(
         ),
     ],
     /,
-    *directories: Annotated[Path, Parameter(help="More of them.")],
+    *directories: Annotated[Path, Parameter(help="More runs or directories of runs.")],
     practical: Annotated[
         float,
         DIFFERENCE,
         Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
     ] = 0.05,
     page: Annotated[
-        Path | None, Parameter(help="An HTML file to write, with a line per cell.")
+        Path | None, FILE, Parameter(help="Write an HTML file with a chart of each cell.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Show where the level of each cell changed over runs, in a step or by and by.
+    """Detect performance changes across runs.
 
-    The runs are of one kind of machine. Each gives one value per cell; runs that measured a cell
-    with other settings than the newest did are left out.
+    Finds sudden steps and slow drifts of each cell, over runs on one kind of machine. Leaves out
+    runs that measured a cell with other settings than the newest run.
 
-    Exit status: 0 they were shown, 2 they cannot be.
+    Examples:
+      skymark history results
+      skymark history results --page history.html
+
+    Exit status: 0 shown; 2 the runs cannot be compared.
     """
     from skymark.report.history import history_of, print_history, runs_in
 
@@ -351,20 +375,25 @@ def history(
 def site(
     directory: Annotated[Path, Parameter(help="A directory of runs, such as results, or a run.")],
     /,
-    *directories: Annotated[Path, Parameter(help="More of them.")],
-    output: Annotated[Path, Parameter(help="Directory of the pages.")],
+    *directories: Annotated[Path, Parameter(help="More runs or directories of runs.")],
+    output: Annotated[Path, DIRECTORY, Parameter(help="Directory of the pages.")],
     practical: Annotated[
         float,
         DIFFERENCE,
-        Parameter(help="Smallest relative difference that a history counts; 0.05 is 5 %."),
+        Parameter(help="Smallest relative difference that counts in a history; 0.05 is 5 %."),
     ] = 0.05,
 ) -> int:
-    """Write pages of many runs that need neither a server nor a network.
+    """Write static web pages about many runs.
 
-    The index has a line per run; behind it are each run's report and, where several runs are of
-    one kind of machine, the history of each cell. A run that cannot be read is named there.
+    The index has a line per run, which leads to its report. Several runs on one kind of machine
+    also get a history of each cell. The pages need neither a server nor a network.
 
-    Exit status: 0 the pages were written, 1 some run cannot be read, 2 nothing was written.
+    Examples:
+      skymark site results --output pages
+      skymark site results ../nightly --output pages
+
+    Exit status: 0 the pages are written; 1 some run cannot be read (the index names it); 2
+    nothing was written.
     """
     from skymark.report.site import write_site
 

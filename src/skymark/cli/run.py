@@ -20,8 +20,11 @@ from skymark.cli.cache_options import (
 )
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
+from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
+    DIRECTORY,
+    FILE,
     SECONDS,
     SHARING,
     WHAT,
@@ -49,26 +52,31 @@ DEFAULT_OPTIONS = PlanOptions()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """The options of `run` that say where, by whom, and beside which revision."""
+    """The options of `run` besides the work: place, workers, revision to compare with."""
 
     output: Annotated[
         Path | None,
-        Parameter(group=WHERE, help="The run's directory. [default: results/TIME-PROFILE-CHANCE]"),
+        DIRECTORY,
+        Parameter(
+            group=WHERE, help="The run's directory. [default: a new one, results/TIME-PROFILE-ID]"
+        ),
     ] = None
     resume: Annotated[
         bool,
         Parameter(
             group=WHERE,
-            help="Continue the run in --output, with the options it was made with; finished cells "
-            "are kept, and venvs that could not be made are tried again.",
+            help="Continue the run in --output, with the options of its first start; venvs that "
+            "failed are tried again.",
         ),
     ] = False
     retry: Annotated[
         tuple[str, ...],
         Several,
         Parameter(
-            group=WHERE,
-            help="With --resume: run cells of these statuses again, such as failed,timeout.",
+            group=(WHERE, RARE),
+            metavar="STATUS...",
+            help="With --resume: measure the cells of these statuses again, such as "
+            "failed,timeout.",
         ),
     ] = ()
     store: Annotated[
@@ -76,65 +84,69 @@ class RunOptions:
         Several,
         Parameter(
             group=WHERE,
-            help="Where results go besides, cell by cell: s3://BUCKET/PREFIX, wandb, or "
-            "file:///DIRECTORY. Weights & Biases is used whenever WANDB_API_KEY is set. With "
-            "--resume, a run is continued from there.",
+            metavar="ADDRESS...",
+            help="Store each result there too: s3://BUCKET/PREFIX, file:///DIRECTORY or wandb, "
+            "which WANDB_API_KEY alone means too. --resume continues from there.",
         ),
     ] = ()
     store_wait: Annotated[
         float,
         SECONDS,
         Parameter(
-            group=WHERE,
+            group=(WHERE, RARE),
             env_var=STORE_WAIT_VARIABLE,
             show_env_var=False,
-            help="Seconds that the end of the run waits for stores that are slow or away.",
+            help="Seconds that the end of the run waits for a slow or absent store.",
         ),
     ] = FINISH_S
     shard: Annotated[
         str | None,
         Parameter(
-            group=SHARING,
-            help="INDEX/COUNT, such as 0/2: run only this part of the plan, because other machines "
-            "run the rest. Cells that belong together stay on one machine.",
+            group=(SHARING, RARE),
+            metavar="INDEX/COUNT",
+            help="Run only this part of the plan, such as 0/2, and leave the other parts to other "
+            "machines. Cells that belong together stay on one machine.",
         ),
     ] = None
     split: Split = None
     rank: Annotated[
         str | None,
         Parameter(
-            group=SHARING,
-            help="INDEX/COUNT: which worker of --split this is, in place of what the variables of "
-            "SkyPilot, Slurm, Kubernetes, AIchor, TPU slices or torchrun tell.",
+            group=(SHARING, RARE),
+            metavar="INDEX/COUNT",
+            help="This worker's number in --split. [default: from the variables of SkyPilot, "
+            "Slurm, Kubernetes, AIchor, TPU slices or torchrun]",
         ),
     ] = None
     share: Annotated[
         bool,
         Parameter(
-            group=SHARING,
-            help="Run beside others with the same plan and --output: each takes groups of cells "
-            "that nobody has, and those of whoever dies. For suites whose cells do not disturb one "
-            "another.",
+            group=(SHARING, RARE),
+            help="Run beside other processes with the same plan and --output. Each takes free "
+            "groups of cells, and the groups of processes that died. For suites whose cells do not "
+            "disturb one another.",
         ),
     ] = False
     group: Annotated[
         tuple[str, ...],
         Several,
         Parameter(
-            group=SHARING,
-            help="With --share: take these groups alone, as `skymark plan --json` has them.",
+            group=(SHARING, RARE),
+            metavar="NAME...",
+            help="With --share: take only these groups, by their names in `skymark plan --json`.",
         ),
     ] = ()
     against: Against = None
     gate: Gate = False
     practical: Practical = None
     cache_policy: Annotated[
-        RunPolicy | None, Parameter(group=WHERE, env_var=POLICY_VARIABLE, show_env_var=False)
+        RunPolicy | None,
+        Parameter(group=(WHERE, RARE), env_var=POLICY_VARIABLE, show_env_var=False),
     ] = None
     cache_root: Annotated[
-        Root, Parameter(group=WHERE, env_var=ROOT_VARIABLE, show_env_var=False)
+        Root, Parameter(group=(WHERE, RARE), env_var=ROOT_VARIABLE, show_env_var=False)
     ] = None
-    env: Annotated[Env, Parameter(group=WHERE)] = "own"
+    env: Annotated[Env, Parameter(group=(WHERE, RARE))] = "own"
     json: Annotated[Json, Parameter(group=WHERE)] = False
 
     def require_sense(self) -> None:
@@ -165,22 +177,25 @@ def run(
     *,
     plan: Annotated[
         Path | None,
+        FILE,
         Parameter(
             group=WHAT,
-            help="A file that `skymark plan --output` wrote, in place of all other options that "
-            "say what and how to measure.",
+            help="A file of `skymark plan --output`, in place of the options here and below.",
         ),
     ] = None,
 ) -> int:
-    """Measure scenarios × adapters on this machine.
+    """Measure loaders or models on this machine, and rank them.
 
-    Each adapter runs in a venv and a process of its own, and an oracle checks that all
-    did the same work. Results are written cell by cell: Ctrl-C keeps them, and the same command
-    with --output DIRECTORY --resume goes on. What is not given comes from the profile. With
-    --against REVISION each round has another beside it, of that revision's code.
+    Each loader works on the same data in a venv and a process of its own, and skymark checks that
+    all did the same work. Results are on disk cell by cell (a cell is one loader with its settings
+    in one scenario). After Ctrl-C the same command with --resume continues.
 
-    Exit status: 0 all is well, 1 a cell failed, timed out or is invalid, none was measured, or
-    something could not be stored, 2 nothing was started, 3 --gate said no, 130 interrupted.
+    Examples:
+      skymark run --scenarios CV-1 --adapters pytorch grain --time 20m
+      skymark run --data ./photos --scenarios CV-1 --workers 4
+
+    Exit status: 0 all is well; 1 a cell failed or is invalid, no cell was measured, or a store
+    lacks something; 2 nothing was started; 3 --gate failed; 130 interrupted.
     """
     return measure(wanted_plan(options, plan), how)
 
@@ -260,8 +275,8 @@ def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
     if options is not DEFAULT_OPTIONS:
         given = " and ".join(options.given() or ("--profile",))
         raise UsageError(
-            f"{given} cannot be given beside --plan {plan_file}, which says what and how to "
-            "measure; leave one of them out"
+            f"{given} cannot be given beside --plan {plan_file}, which decides the work; leave one "
+            "of them out"
         )
     return read_plan(plan_file)
 
@@ -271,13 +286,12 @@ def plan(
     *,
     output: Annotated[
         Path | None,
+        FILE,
         Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
     ] = None,
     json: Annotated[
         bool,
-        Parameter(
-            group=WHERE, help="Print the plan as its file has it, or what each worker takes."
-        ),
+        Parameter(group=WHERE, help="Print JSON: the plan's file, or with --split each part."),
     ] = False,
     split: Split = None,
     explain: Explain = False,
@@ -287,19 +301,22 @@ def plan(
         tuple[Path, ...],
         Several,
         Parameter(
-            group=SHARING,
-            help="Directories of earlier runs: cells take as long as they took there. The file of "
-            "--output keeps it, so that all workers split alike.",
+            group=(SHARING, RARE),
+            metavar="DIRECTORY...",
+            help="Earlier runs, whose times the plan takes. The file of --output keeps them, so "
+            "that all workers split alike.",
         ),
     ] = (),
     against: Against = None,
 ) -> int:
-    """Show what `run` would measure, and about how long it would take.
+    """Show the measurements that `run` would make, and their time.
 
-    Says why an adapter cannot do a scenario. Takes the options of `run` that say what to
-    measure, and how. With --output it writes the plan as a file, which is run as it is, here or
-    elsewhere: skymark run --plan FILE. With --split it shows which worker takes what, and what
-    each asks for of a total.
+    Also shows why a loader cannot do a scenario. --output writes the plan as a file, which
+    `skymark run --plan FILE` carries out here or elsewhere. --split shows each worker's part.
+
+    Examples:
+      skymark plan --profile cpu --scenarios CV-1
+      skymark plan --adapters pytorch grain --output plan.json
     """
     from skymark.cli.splitting import print_split, require_split
     from skymark.cli.tables import print_plan

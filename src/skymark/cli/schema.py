@@ -13,11 +13,15 @@ from skymark.report.schemas import schema_of
 Name = Literal["request", "plan", "record", "manifest", "comparison"]
 
 
-def schema(name: Annotated[Name, Parameter(help="What is described.")], /) -> int:
+def schema(name: Annotated[Name, Parameter(help="The thing to describe.")], /) -> int:
     """Print the JSON Schema of a file or a request.
 
-    request is what `skymark.Work` takes; plan is the file of `plan --output`; record and manifest
-    are files of a run's directory; comparison is what `compare --json` prints.
+    request: the arguments of `skymark.Work`. plan: the file of `plan --output`. record and
+    manifest: files of a run's directory. comparison: the output of `compare --json`.
+
+    Examples:
+      skymark schema record
+      skymark schema comparison
     """
     print_json(json.dumps(schema_of(name), indent=1))
     return 0

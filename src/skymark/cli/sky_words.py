@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from skymark.cli.caller import without_loudness
+from skymark.cli.help import asks_for_help
 from skymark.model.errors import UsageError
 
 DONE_ANYWAY = ""
@@ -222,8 +224,9 @@ def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
 
 def needs_skypilot(arguments: Sequence[str], commands: Collection[str]) -> bool:
     """Whether a command line asks for what SkyPilot does, and not for help."""
-    own = list(arguments[: arguments.index("--")] if "--" in arguments else arguments)
-    if not own or {"--help", "-h"} & set(own):
+    words = without_loudness(arguments)
+    own = words[: words.index("--")] if "--" in words else words
+    if not own or asks_for_help(own):
         return False
     submits = own[1:2] == [SUBMIT]  # skymark SUITE submit
     prices = own[1:2] == ["plan"] and INFRA in (word.partition("=")[0] for word in own)

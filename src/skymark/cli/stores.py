@@ -44,16 +44,20 @@ def fetch(
             "wandb://ENTITY/PROJECT/runs/RUN-ID, or file:///DIRECTORY/RUN-ID."
         ),
     ],
-    directory: Annotated[Path, Parameter(help="Where to: a new or empty directory.")],
+    directory: Annotated[Path, Parameter(help="A new or empty directory.")],
     /,
 ) -> int:
-    """Bring a run from a store into a directory that `report` and `compare` read.
+    """Copy a run from a store into a directory.
 
-    Every file is compared with the digests that the run made of it. What a store holds is only
-    data: nothing in it is executed, and no path leads out of the directory.
+    Compares every file with the run's digests. Nothing from the store is executed, and no file
+    lands outside the directory.
 
-    Exit status: 0 all files are what they should be, 1 some are not, or the store
-    is away, 2 there is no such run.
+    Examples:
+      skymark fetch s3://BUCKET/PREFIX/RUN-ID results/RUN-ID
+      skymark fetch wandb://ENTITY/PROJECT/runs/RUN-ID results/RUN-ID
+
+    Exit status: 0 all files are right; 1 some are not, or the store does not answer; 2 no such
+    run.
     """
     from skymark.rundir.reader import open_run
     from skymark.store.fetching import fetch as fetch_run
@@ -66,7 +70,7 @@ def fetch(
             differing = fetch_run(source, directory, announce=note)
         except FileNotFoundError as error:
             runs = runs_at(url)
-            there = f"; the runs there are {', '.join(runs)}" if runs else ""
+            there = f"; it has the runs {', '.join(runs)}" if runs else ""
             raise UsageError(f"{error}{there}") from error
     run = open_run(directory)
     left = f", {len(run.missing)} planned cells without a record" if run.missing else ""
@@ -75,5 +79,5 @@ def fetch(
         say(problem)
     for path in differing:
         came = (directory / path).exists()
-        say(f"{path} {'is not what SHA256SUMS says; fetch again' if came else 'did not come'}")
+        say(f"{path} {'differs from SHA256SUMS; fetch again' if came else 'is missing'}")
     return 1 if differing or run.problems else 0

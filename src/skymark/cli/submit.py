@@ -14,8 +14,9 @@ from cyclopts import Parameter
 
 from skymark.cli.caller import INTERRUPTED, note, say
 from skymark.cli.cost import print_quote
+from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions
-from skymark.cli.parameters import COUNT, JOB, PART, WHAT, WHERE
+from skymark.cli.parameters import COUNT, FILE, JOB, NAME, PART, TIME, WHAT, WHERE
 from skymark.cli.rented_options import (
     DEFAULT_LIMITS,
     DEFAULT_VARIABLES,
@@ -48,29 +49,33 @@ class ManagedOptions(PlaceOptions):
         COUNT,
         Parameter(
             group=MACHINE,
-            help="With --managed: jobs that divide the groups, each on a machine of its own; no "
-            "more than there are groups. [default: 4]",
+            help="With --managed: number of jobs, each on a machine of its own; at most one per "
+            "group. [default: 4]",
         ),
     ] = None
     split: Annotated[
         str | None,
         Parameter(
-            group=MACHINE,
-            help="With --managed: how the jobs share the groups, as `skymark run --split` has it: "
-            "longest, balanced, even … [default: longest]",
+            group=(MACHINE, RARE),
+            metavar="SPLIT",
+            help="With --managed: division of the groups between the jobs, as in `skymark run "
+            "--split`: longest, balanced or even. [default: longest]",
         ),
     ] = None
     boot_timeout: Annotated[
         str | None,
+        TIME,
         Parameter(
-            group=MACHINE,
+            group=(MACHINE, RARE),
             help="With --managed: longest time until a job's machine is up. [default: 20m]",
         ),
     ] = None
     yes: Annotated[
         bool,
         Parameter(
-            name=("--yes", "-y"), group=LIMITS, help="With --managed: do not ask about the price."
+            name=("--yes", "-y"),
+            group=LIMITS,
+            help="With --managed: accept the price without a question.",
         ),
     ] = False
 
@@ -98,22 +103,24 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     *,
     cluster: Annotated[
         str | None,
-        Parameter(group=MACHINE, help="The machine's name, as `skymark status` shows it."),
+        NAME,
+        Parameter(group=MACHINE, help="The machine's name, as in `skymark status`."),
     ] = None,
     managed: Annotated[
         bool,
         Parameter(
             group=MACHINE,
-            help="In place of --cluster: groups are divided between SkyPilot's managed jobs, each "
-            "on a machine that is hired for it. Needs --store s3://….",
+            help="In place of --cluster: divide the groups between SkyPilot's managed jobs, each "
+            "on a new machine. Needs --store s3://….",
         ),
     ] = False,
     hiring: ManagedOptions = DEFAULT_HIRING,
     limits: LimitOptions = DEFAULT_LIMITS,
     plan: Annotated[
         Path | None,
+        FILE,
         Parameter(
-            group=WHAT, help="A file that `skymark plan --output` wrote, in place of options."
+            group=WHAT, help="A file of `skymark plan --output`, in place of the options here."
         ),
     ] = None,
     gpu_fraction: Annotated[
@@ -121,8 +128,8 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         PART,
         Parameter(
             group=MACHINE,
-            help="The part of a card that each worker has; groups that need more memory get more. "
-            "[default: an eighth, or more where there are few groups]",
+            help="Part of a GPU for each worker; groups that need more memory get more. "
+            "[default: 0.125, or more if there are few groups]",
         ),
     ] = None,
     slots: Annotated[
@@ -130,17 +137,17 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         COUNT,
         Parameter(
             group=MACHINE,
-            help="Workers in all. [default: as many as fit on the cards; 1 where there are none]",
+            help="Number of workers. [default: as many as fit on the GPUs; without GPUs 1]",
         ),
     ] = None,
     max_jobs: Annotated[
-        int | None, COUNT, Parameter(group=WHAT, help="Only the first so many groups.")
+        int | None, COUNT, Parameter(group=(WHAT, RARE), help="Only the first N groups.")
     ] = None,
     one_job_per_group: Annotated[
         bool,
         Parameter(
-            group=JOB,
-            help="A job for each group in place of workers that take many; again for the rest.",
+            group=(JOB, RARE),
+            help="One job per group, in place of workers that take many groups.",
         ),
     ] = False,
     store: Stores = (),
@@ -149,29 +156,28 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         bool,
         Parameter(
             group=WHERE,
-            help="Show the jobs and their price, and submit none. Without a machine: on the "
-            "cheapest of --profile.",
+            help="Show the jobs and their price, and submit none. Without a machine: for the "
+            "cheapest machine of --profile.",
         ),
     ] = False,
 ) -> int:
-    """Submit a plan to a machine that is there, or to several that are hired for it.
+    """Share a plan between workers on a machine, or between managed jobs.
 
-    Without names of scenarios and adapters it is all that the profile's suite has. With --cluster,
-    workers on that machine take its groups until none is left. Cells of a group
-    share what they load, such as a model. Each worker has a part of a card and takes one group
-    after another; no two have the same one, also of several submissions. When one is killed,
-    another takes over what it held. What others have measured on the machine already is taken from
-    there. Results go to the stores cell by cell, and stay on the machine until it ends.
+    With --cluster, workers on that machine take the plan's groups until none is left; cells of a
+    group share a costly load, such as a model. No two workers take the same group, not even those
+    of two submissions. If a worker dies, another one takes its group. Groups that are already
+    measured on the machine are not measured again. With --managed, each of a few managed jobs
+    takes a part of the groups on a new machine, which ends with the job; the price is for all of
+    them together. Results go to the stores cell by cell. If some jobs cannot start, the same
+    command submits the rest. Without names of scenarios and adapters, the plan is all of the
+    profile's suite.
 
-    Where the machine does not take a job, those of slot workers are taken back; jobs of one group
-    stay, and the same command submits the rest.
+    Examples:
+      skymark submit --cluster NAME --profile clip_8xh100 --store s3://BUCKET/PREFIX
+      skymark submit --managed --profile clip_gpu --store s3://BUCKET/PREFIX
 
-    With --managed, each of a few managed jobs takes some groups on a machine of its own, which ends
-    with it. The price is of all of them together. Where not all can begin, the others go on, and
-    the same command submits those that are missing.
-
-    Exit status: 0 the jobs are in the queue, 2 bad usage or nothing fits, nothing was queued, 1
-    the machine, or SkyPilot, did not take them all, 3 too dear, or not agreed to.
+    Exit status: 0 the jobs are in the queue; 1 some jobs were not accepted; 2 nothing was queued;
+    3 too dear, or you said no.
     """
     from skymark import cloud
     from skymark.cli.terminal import Terminal

@@ -15,8 +15,20 @@ from skymark.api import TARGET, new_directory
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.grid import axes_of
+from skymark.cli.help import RARE
 from skymark.cli.options import DECLARED, PlanOptions, typed_options
-from skymark.cli.parameters import COUNT, HOW, MILLISECONDS, PART, WHAT, WHERE, Env, Several
+from skymark.cli.parameters import (
+    COUNT,
+    DIRECTORY,
+    HOW,
+    MILLISECONDS,
+    NAME,
+    PART,
+    WHAT,
+    WHERE,
+    Env,
+    Several,
+)
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.option import read_value
 from skymark.model.requests import Results
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def _tunable() -> dict[str, Any]:
-    """Return the options of suites that have something to tune, without those of the tune."""
+    """Return the options of suites that have something to tune, without the tune's own."""
     tuned = {one.name: one.tuning for one in suites() if one.tuning is not None}
     own = {one.step for one in tuned.values()} | {one.batch for one in tuned.values()}
     return {
@@ -48,7 +60,7 @@ Hidden = Annotated[None, Parameter(parse=False)]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(PlanOptions):
-    """The options of `run` that `tune` has: a tune says by itself how often to measure."""
+    """The options of `run` that `tune` has; a tune itself decides the number of rounds."""
 
     effort: Hidden = None
     rounds: Hidden = None
@@ -66,72 +78,81 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     step_ms: Annotated[
         float,
         MILLISECONDS,
-        Parameter(group=WHAT, help="Milliseconds that the accelerator computes per batch."),
+        Parameter(group=WHAT, help="Milliseconds that your GPU computes per batch."),
     ],
     batch: Annotated[
         int | None,
         COUNT,
-        Parameter(group=WHAT, help="Elements of a batch. [default: the scenario's]"),
+        Parameter(group=WHAT, help="Elements per batch. [default: the scenario's]"),
     ] = None,
     target: Annotated[
         float,
         PART,
-        Parameter(group=WHAT, help="The share of its time that the accelerator is to be busy."),
+        Parameter(group=WHAT, help="Part of its time that the GPU is to be busy."),
     ] = TARGET,
     grid: Annotated[
         tuple[str, ...],
         Several,
         Parameter(
             group=HOW,
-            help="NAME=VALUE,VALUE,… of a setting that `skymark run --set` knows, such as "
-            "workers=2,4,8: to be tried in place of the usual ones. A setting that is given "
-            "once, such as --workers 4, is not tuned.",
+            metavar="NAME=VALUE,VALUE...",
+            help="Values to try for a setting of `skymark run --set`, such as workers=2,4,8, in "
+            "place of the usual ones. A setting with one value, such as --workers 4, stays.",
         ),
     ] = (),
     effort: Annotated[
         str,
+        NAME,
         Parameter(
             group=HOW,
-            help="quick, standard or rigorous: how long the finalists are measured, and the others "
-            "in proportion; of loaders also check: a moment each, to see whether all works.",
+            help="check, quick, standard or rigorous: length of the finalists' measurement; the "
+            "others are measured in proportion.",
         ),
     ] = "standard",
     exhaustive: Annotated[
         bool,
-        Parameter(group=HOW, help="Measure every candidate for as long as the finalists."),
+        Parameter(group=(HOW, RARE), help="Measure every candidate for as long as the finalists."),
     ] = False,
     runs: Annotated[
         tuple[Path, ...],
         Several,
         Parameter(
-            group=WHERE,
-            help="Directories of runs, or of tunes, of the same work on other kinds of machines: "
-            "says which is the cheapest that suffices.",
+            group=(WHERE, RARE),
+            metavar="DIRECTORY...",
+            help="Runs or tunes of the same work on other machines; shows the cheapest machine "
+            "that suffices.",
         ),
     ] = (),
     output: Annotated[
         Path | None,
+        DIRECTORY,
         Parameter(
-            group=WHERE, help="The tune's directory. [default: results/TIME-PROFILE-tune-CHANCE]"
+            group=WHERE,
+            help="The tune's directory. [default: a new one, results/TIME-PROFILE-tune-ID]",
         ),
     ] = None,
     resume: Annotated[
         bool,
         Parameter(
-            group=WHERE, help="Continue the tune in --output, with the options it was made with."
+            group=WHERE,
+            help="Continue the tune in --output, with the options of its first start.",
         ),
     ] = False,
-    env: Annotated[Env, Parameter(group=WHERE)] = "own",
+    env: Annotated[Env, Parameter(group=(WHERE, RARE))] = "own",
     json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
-    """Find the library and the settings that keep an accelerator fed at the least CPU.
+    """Find the loader and settings that feed a GPU with the least CPU.
 
-    Many candidates are measured for a moment, the best third for longer, and so on; an oracle
-    checks all of them, as in `run`. Of those that keep the accelerator busy, the one that uses
-    the least CPU is chosen; where none does, the fastest, with what limits the machine. Ctrl-C
-    keeps what was measured, and the same command with --output DIRECTORY --resume goes on.
+    Measures many candidates for a moment, the best third for longer, and so on, and checks that
+    all did the same work. Of the candidates that keep the GPU busy, the one with the least CPU
+    time wins; if none does, the fastest, with the machine's limit. After Ctrl-C the same command
+    with --resume continues.
 
-    Exit status: 0 a candidate reaches the target, 1 none does, 2 nothing was started, 130
+    Examples:
+      skymark tune --scenarios CV-1 --step-ms 120
+      skymark tune --data ./photos --scenarios CV-1 --step-ms 85 --batch 256
+
+    Exit status: 0 a candidate reaches the target; 1 none does; 2 nothing was started; 130
     interrupted.
     """
     from skymark.cli.progress import ProgressObserver
@@ -155,7 +176,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         )
     except KeyboardInterrupt:
         say(
-            f"interrupted; what was measured is in {path}. Continue with the same command and "
+            f"interrupted; the results so far are in {path}. Continue with the same command and "
             f"--output {path} --resume"
         )
         raise
@@ -173,7 +194,7 @@ def _show(choice: Choice) -> None:
     lines = ["", *choice.reason()]
     if choice.command:
         settings = " ".join(f"{name}={value}" for name, value in choice.settings.items())
-        lines += ["", f"settings: {settings}", f"again: {shlex.join(choice.command)}"]
+        lines += ["", f"settings: {settings}", f"to measure it again: {shlex.join(choice.command)}"]
     _print_lines(lines)
     if choice.machines:
         _show_machines(choice.tuned.order, choice.machines)
@@ -190,7 +211,7 @@ def _show_machines(order: TuningOrder, machines: Sequence[MeasuredMachine]) -> N
         [
             "no machine of a known price suffices"
             if best is None
-            else f"the cheapest that suffices: {best.name}, {best.hourly_price_usd:.2f} USD/h"
+            else f"cheapest machine that suffices: {best.name}, {best.hourly_price_usd:.2f} USD/h"
         ]
     )
 

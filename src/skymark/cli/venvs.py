@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 import skymark
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import note, print_json, print_plain
-from skymark.cli.parameters import Env
+from skymark.cli.parameters import FILE, NAME, Env
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.accelerator import target_of
 from skymark.execute.planner import read_plan
@@ -26,24 +26,28 @@ from skymark.model.venv import VenvSpec
 from skymark.report.text import MISSING
 from skymark.suite.registry import suites
 
-env = App(name="env", help="""List, build or remove the adapters' venvs.""")
+env = App(name="env", help="""List, build or remove the adapters' Python environments.""")
 
 
 @env.command(name="list")
 def list_venvs(
-    *names: Annotated[str, Parameter(help="Only these adapters; all, if none is given.")],
+    *names: Annotated[str, Parameter(help="Only these adapters. [default: all]")],
     env: Annotated[
         Env,
         Parameter(
-            help="own: the venvs on disk. current: the adapters' libraries in the interpreter that "
-            "skymark runs in, and one command that installs all that is missing."
+            help="own: the venvs on disk. current: the adapters' libraries in skymark's own venv, "
+            "and a command that installs the missing ones."
         ),
     ] = "own",
     json: Json = False,
 ) -> int:
-    """List the venvs on disk, or the libraries of the running interpreter.
+    """List the venvs on disk, or the libraries in skymark's own venv.
 
-    Files that several venvs share are on disk once; the sizes here count them in each.
+    Each venv's size includes the files that it shares with others, which are on disk once.
+
+    Examples:
+      skymark env list
+      skymark env list --env current
     """
     if env == "current":
         return _list_current(names, json=json)
@@ -101,29 +105,33 @@ def _list_current(names: tuple[str, ...], *, json: bool) -> int:
 def build(
     *names: Annotated[
         str,
-        Parameter(
-            help="As `skymark list adapters` shows them, or NAME@VERSION; all, if none is given."
-        ),
+        Parameter(help="Names from `skymark list adapters`, or NAME@VERSION. [default: all]"),
     ],
     plan: Annotated[
         Path | None,
-        Parameter(help="Those of this plan's cells, as `skymark plan --output` has it."),
+        FILE,
+        Parameter(help="The venvs of a plan: a file of `skymark plan --output`."),
     ] = None,
     profile: Annotated[
         str | None,
-        Parameter(help="Those of a profile's cells: a name that `skymark list profiles` shows."),
+        NAME,
+        Parameter(help="The venvs of a profile: a name from `skymark list profiles`."),
     ] = None,
     platform: Annotated[
         Platform,
         Parameter(
-            help="With NAMES: the machine that they are for. gpu takes the builds of libraries "
-            "that the driver here can use, those for CUDA 12 where there is none."
+            help="With NAMES: kind of machine. gpu takes the builds of libraries for the driver "
+            "here, or for CUDA 12 if there is no driver."
         ),
     ] = "cpu",
 ) -> int:
     """Build venvs now instead of on first use.
 
-    Exit status: 0 all were built, or there before; 1 one could not be built, 2 bad usage.
+    Examples:
+      skymark env build pytorch grain@0.2
+      skymark env build --profile cpu
+
+    Exit status: 0 all are there; 1 one failed; 2 bad usage.
     """
     venvs = Venvs(cache_directory(), announce=note)
     failed = False
@@ -144,7 +152,7 @@ def _wanted(
     if bool(names) + (plan_file is not None) + (profile is not None) > 1:
         raise UsageError("give names, --plan or --profile, and only one of them")
     if (plan_file is not None or profile is not None) and platform != "cpu":
-        raise UsageError("--platform goes with names; a plan and a profile have one of their own")
+        raise UsageError("--platform is for names; a plan and a profile have their own platform")
     if plan_file is not None:
         plan = read_plan(plan_file)
         return venvs_of_plan(plan, target_of(plan.platform))
@@ -156,9 +164,13 @@ def _wanted(
 
 @env.command
 def cloud() -> int:
-    """Make the venv of SkyPilot, which launch and the other commands for rented machines run in.
+    """Make the venv of SkyPilot, for launch and the other commands of rented machines.
 
-    Every one of them finds it by itself; in a checkout `make cloud` does the same.
+    These commands find the venv by themselves. In a checkout, `make cloud` does the same.
+
+    Examples:
+      skymark env cloud
+      make cloud
     """
     from skymark.cloud import make_cloud_venv
 
@@ -169,15 +181,18 @@ def cloud() -> int:
 
 @env.command
 def clean(
-    *names: Annotated[
-        str, Parameter(help="As `skymark env list` shows them; all, if none is given.")
-    ],
+    *names: Annotated[str, Parameter(help="Names from `skymark env list`. [default: all]")],
 ) -> int:
-    """Remove venvs; they are made again when they are needed."""
+    """Remove venvs; skymark makes them again when it needs them.
+
+    Examples:
+      skymark env clean pytorch
+      skymark env clean
+    """
     venvs = Venvs(cache_directory())
     known = {one.name for one in venvs.built()}
     for name in names or (None,):
-        # A name that is no adapter's is an error, not a silent nothing.
+        # An unknown name is an error, not a silent nothing.
         chosen = {name}
         if name is not None and name not in known:
             chosen = {spec.name for spec in venvs_named([name], suites()).values()}

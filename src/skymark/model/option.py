@@ -30,6 +30,8 @@ class Option(Frozen):
     several: bool = False
     default: str | int | float | None = None
     setting: bool = False
+    rare: bool = False
+    """Whether only ``--help-all`` shows it."""
 
 
 def read_pair(text: str, option: str = "--set") -> tuple[str, Setting]:

@@ -40,6 +40,11 @@ def count(value: float | None) -> str:
     return significant(value)
 
 
+def count_of(number: int, thing: str) -> str:
+    """Return a number of things: ``1 cell``, ``2 cells``."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def milliseconds(value_ns: float | None) -> str:
     """Return nanoseconds as milliseconds, without the unit."""
     return MISSING if value_ns is None else significant(value_ns / 1e6)

@@ -95,7 +95,7 @@ def test_verify_explains_what_is_wrong_and_exits_with_one(skymark, source, tmp_p
     assert out.startswith(f"Can't read {file.name}\n")
     assert "cause: " in out
     assert "do: " in out
-    assert "1 troubles found" in err
+    assert "1 fault found" in err
     assert json.loads(skymark("verify", "--json")[1])[0]["message"] == f"Can't read {file.name}"
     assert skymark("verify", tmp_path / "none")[0] == 2
 
@@ -130,13 +130,13 @@ def test_use_chooses_and_says_why(skymark, source, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("use",), "give the job's command behind --"),
+        (("use",), "give the job's command after --"),
         (("use", "--cache-policy", "shared", "--", "true"), "name the data set's files"),
         (("build",), "name the data set's files"),
-        (("build", "a.json", "--to", "arrow"), "--to and --shards go with"),
+        (("build", "a.json", "--to", "arrow"), "--to and --shards need"),
         (
             ("build", "a.json", "--to", "arrow", "--cache-policy", "parquet+shared"),
-            "--to arrow goes with --cache-policy parquet alone",
+            "--to arrow needs --cache-policy parquet, and has no --shards",
         ),
         (("clean", "--kind", "veenv"), "Did you mean 'venv'"),
         (("clean", "venvs/none"), "has no venvs/none"),

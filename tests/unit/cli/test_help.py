@@ -1,21 +1,34 @@
-"""What a new user reads: every command explains itself, and says so plainly."""
+"""Help for a new user: every command explains itself with examples, on about a screen."""
 
+import re
+import shlex
 from inspect import cleandoc
 
 import pytest
 from cyclopts import App, CycloptsError
 
+from skymark.cli.help import FLAGS, HELP_ALL, OF_SUITE, RARE
 from skymark.cli.main import COMMANDS as GROUPS
-from skymark.cli.main import app, main
+from skymark.cli.main import add_suites, app, main
 from skymark.references import load_object
 
 FUNCTIONS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+GROUPED = {
+    "env": ("list", "build", "cloud", "clean"),
+    "render": ("slurm", "jobset", "aichor", "sky"),
+    "cache": ("plan", "build", "use", "list", "verify", "du", "clean"),
+    "clip": ("plan", "run", "submit", "status", "table"),
+}
 COMMANDS = [
     *([name] for name in FUNCTIONS),
-    *(["env", name] for name in ("list", "build", "clean")),
-    *(["render", name] for name in ("slurm", "jobset", "aichor", "sky")),
-    *(["cache", name] for name in ("plan", "build", "use", "list", "verify", "du", "clean")),
+    *([group, name] for group, names in GROUPED.items() for name in names),
 ]
+WITH_EXAMPLES = [words for words in COMMANDS if words[0] not in GROUPED or len(words) == 2]
+WITH_EXAMPLES = [words for words in WITH_EXAMPLES if words != ["clip", "submit"]]
+"""All but groups; `clip submit` has the examples of `submit`."""
+SCREEN = 62
+LONGER = {"launch": 80, "exec": 75, "submit": 85, "clip submit": 90}
+"""Lines of 80 characters of the help of commands that have more than a screen."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,23 +36,51 @@ def narrow(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
 
+def shown(capsys, *words):
+    """The help of a command."""
+    flag = () if set(FLAGS) & set(words) else ("--help",)
+    assert main([*words, *flag]) == 0
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_help_fits_a_narrow_terminal_and_shows_no_empty_default(words, capsys):
-    assert main([*words, "--help"]) == 0
-    text = capsys.readouterr().out.replace("--no-follow", "")  # as `sky logs` has it
-    assert max(map(len, text.splitlines())) <= 80
-    assert "Usage: skymark" in text
-    for noise in ("--no-", "--empty-", "[default: ()]", "[default: False]", "[default: None]"):
-        assert noise not in text
+    for flag in ("--help", HELP_ALL):
+        text = shown(capsys, *words, flag).replace("--no-follow", "")  # as `sky logs` has it
+        assert max(map(len, text.splitlines())) <= 80
+        assert "Usage: skymark" in text
+        for noise in ("--no-", "--empty-", "[default: ()]", "[default: False]", "[default: None]"):
+            assert noise not in text
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_is_a_screen_long(words, capsys):
+    assert len(shown(capsys, *words).splitlines()) <= LONGER.get(" ".join(words), SCREEN)
+
+
+@pytest.mark.parametrize("words", WITH_EXAMPLES, ids=" ".join)
+def test_help_has_two_examples_that_are_understood(words, capsys):
+    _, _, rest = shown(capsys, *words).partition("\nExamples:\n")
+    examples = re.findall(
+        r"^  ((?:sudo \S*)?(?:skymark|make) .+)$", rest.partition("\n\n")[0], re.MULTILINE
+    )
+    assert len(examples) == 2
+    for example in examples:
+        _, *typed = shlex.split(example.removeprefix("sudo .venv/bin/"))
+        if example != "make cloud":
+            assert typed[: len(words)] == words
+            add_suites(typed)
+            app.parse_args(typed, exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_every_option_says_what_it_does(words):
+    add_suites(words)
     command = app[words[0]] if len(words) == 1 else app[words[0]][words[1]]
     if command.default_command is not None:
         arguments = command.assemble_argument_collection()
-        shown = [one for one in arguments if one.show and not one.children]
-        silent = [one.name for one in shown if not one.parameter.help]
+        listed = [one for one in arguments if one.show and not one.children]
+        silent = [one.name for one in listed if not one.parameter.help]
         assert silent == []
 
 
@@ -52,9 +93,78 @@ def test_the_overview_has_the_first_line_of_each_command_s_help(name):
     assert summary == text.splitlines()[0]
 
 
+def test_the_overview_begins_with_questions_and_the_commands_that_answer_them(capsys):
+    text = shown(capsys)
+    questions = re.findall(r"^  (\S.*\?) +skymark (.+)$", text, re.MULTILINE)
+    assert [answer for _, answer in questions] == [
+        "run",
+        "tune",
+        "clip run",
+        "cost, then launch",
+        "compare, or run --against",
+    ]
+    for _, answer in questions:
+        assert answer.partition(" ")[0].strip(",") in app
+    assert main([]) == 0
+    assert capsys.readouterr().out == text
+
+
+def test_the_overview_has_one_line_for_each_command(capsys):
+    lines = shown(capsys).splitlines()
+    for name, (_, summary) in FUNCTIONS.items():
+        assert [line.split() for line in lines].count([name, *summary.split()]) == 1
+
+
 def test_a_command_s_own_help_has_its_whole_docstring(capsys):
-    assert main(["run", "--help"]) == 0
-    assert "Exit status" in capsys.readouterr().out
+    assert "Exit status" in shown(capsys, "run")
+
+
+def test_rare_options_are_counted_and_shown_on_demand(capsys):
+    arguments = [one for one in app["run"].assemble_argument_collection() if one.show]
+    groups = {one.name: {group.name for group in one.parameter.group} for one in arguments}
+    clip = {f"{OF_SUITE}clip"}
+    own = {
+        name: found
+        for name, found in groups.items()
+        if name.startswith("--") and {one for one in found if one.startswith(OF_SUITE)} != clip
+    }
+    rare = {name for name, found in own.items() if RARE.name in found}
+    assert {"--rank", "--rounds", "--cache-policy", "--prefetch"} <= rare
+    brief, whole = shown(capsys, "run"), shown(capsys, "run", HELP_ALL)
+    assert options_in(brief) == set(own) - rare
+    assert options_in(whole) == set(own)
+    assert brief.endswith(f"\n{len(rare)} more options: skymark run --help-all\n")
+    assert "more options" not in whole
+
+
+def options_in(page):
+    return set(re.findall(r"^  (--[\w-]+)", page, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--profile", "clip_8xh100"),
+        ("run", "--profile=clip"),
+        ("launch", "clip_8xh100"),
+        ("render", "slurm", "clip"),
+        ("clip", "run"),
+    ],
+    ids=" ".join,
+)
+def test_help_has_the_options_of_the_profile_s_suite_and_of_no_other(words, capsys):
+    options = options_in(shown(capsys, *words, HELP_ALL))
+    assert {"--tasks", "--precision", "--skip-damaged"} <= options
+    assert options.isdisjoint({"--axis", "--prefetch", "--deliver"})
+
+
+@pytest.mark.parametrize(
+    "words", [("run",), ("run", "--profile", "none"), ("cost", "cpu"), ("tune",)], ids=" ".join
+)
+def test_help_has_the_options_of_the_default_suite_where_no_other_is_named(words, capsys):
+    options = options_in(shown(capsys, *words, HELP_ALL))
+    assert {"--axis", "--prefetch", "--skip-damaged"} <= options
+    assert options.isdisjoint({"--tasks", "--precision"})
 
 
 def test_what_is_measured_is_named_by_options_only():

@@ -86,7 +86,7 @@ def test_each_name_of_a_list_is_shown_with_its_details(capsys, kind):
 
 def test_a_suite_is_refused_where_it_chooses_nothing(capsys):
     assert main(["list", "profiles", "--suite", "clip"]) == 2
-    assert "chooses scenarios or adapters" in capsys.readouterr().err
+    assert "is for scenarios and adapters only" in capsys.readouterr().err
 
 
 def test_json_has_all_details(capsys):

@@ -18,11 +18,17 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
 
-def raising(error):
-    def run(*arguments, **options):
-        raise error
+class Raising:
+    """An app whose every command raises an error."""
 
-    return run
+    def __init__(self, error):
+        self.error = error
+
+    def __contains__(self, name):
+        return True
+
+    def __call__(self, *arguments, **options):
+        raise self.error
 
 
 def test_help_and_version_are_results(capsys):
@@ -52,15 +58,15 @@ def test_what_cannot_be_parsed_is_bad_usage_told_on_standard_error(capsys, argum
     ],
 )
 def test_each_end_has_its_exit_status(monkeypatch, capsys, error, status):
-    monkeypatch.setattr(module, "app", raising(error))
-    assert main([]) == status
+    monkeypatch.setattr(module, "app", Raising(error))
+    assert main(["run"]) == status
     assert capsys.readouterr().err == (f"skymark: {error}\n" if status < 100 else "")
 
 
 def test_an_unexpected_error_is_shown_whole(monkeypatch):
-    monkeypatch.setattr(module, "app", raising(ZeroDivisionError("a bug")))
+    monkeypatch.setattr(module, "app", Raising(ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError):
-        main([])
+        main(["run"])
 
 
 def test_the_program_exits_with_the_status(monkeypatch):

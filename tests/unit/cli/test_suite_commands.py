@@ -268,7 +268,7 @@ def test_results_of_the_peer_stand_beside_a_run_s(run, capsys, tmp_path):
     assert main(["export", str(run), "--to", "clip-benchmark", "--output", str(out)]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == len(list(out.iterdir())) == 4
-    assert "2 cells without an `ok` record are left out" in shown.err
+    assert "left out: 2 cells without an `ok` record" in shown.err
     sheet = ("--sheet", "classification", "--format", "csv")
     assert main(["clip", "table", str(run), str(out), *sheet]) == 0
     head, *rows = rows_of(capsys.readouterr().out)

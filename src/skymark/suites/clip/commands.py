@@ -1,4 +1,7 @@
-"""Score CLIP models on data sets: plan, run, status and tables of models × data sets."""
+"""Score CLIP models on data sets: plan, run, status and tables of models × data sets.
+
+How good are these CLIP models? clip run
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,12 @@ class ClipOptions(PlanOptions):
     """The options that say which models to score on which data sets."""
 
     profile: Annotated[
-        str, Parameter(group=WHAT, help="Profile with the defaults for all options.")
+        str,
+        Parameter(
+            group=WHAT,
+            metavar="NAME",
+            help="Profile with the defaults for all options: a name, or a .toml file.",
+        ),
     ] = "clip"
     adapters: Annotated[
         tuple[str, ...],
@@ -65,9 +73,9 @@ class ClipOptions(PlanOptions):
         Parameter(
             name="--models",
             group=WHAT,
-            help="ARCHITECTURE:TAG as open_clip calls them, ARCHITECTURE:./FILE.pt for a "
-            "checkpoint of your own, globs such as `ViT-B-*:laion2b*`, a .txt file with one name "
-            "per line, or all.",
+            metavar="NAME...",
+            help="Models: ARCHITECTURE:TAG of open_clip, ARCHITECTURE:./FILE.pt for your own, "
+            "globs such as `ViT-B-*:laion2b*`, a .txt file with a name per line, or all.",
         ),
     ] = ()
     scenarios: Annotated[
@@ -76,9 +84,10 @@ class ClipOptions(PlanOptions):
         Parameter(
             name="--datasets",
             group=WHAT,
-            help="Public names such as wds/vtab/cifar10, a directory of your own (./my_set), "
+            metavar="NAME...",
+            help="Data sets: public names such as wds/vtab/cifar10, your own directory (./my_set), "
             "globs such as `wds/vtab/*`, retrieval, sugar_crepe, imagenet_robustness, a .txt file "
-            "with one name per line, or all.",
+            "with a name per line, or all.",
         ),
     ] = ()
     own: Annotated[OwnOptions, Parameter(name="*")] = field(default_factory=dict)
@@ -93,24 +102,29 @@ def plan(  # its parameters are the options of a command
     options: ClipOptions = DEFAULT_WORK,
     *,
     pairs: Annotated[
-        bool, Parameter(group=WHERE, help="List every pair instead of one line for each model.")
+        bool, Parameter(group=WHERE, help="List every pair of model and data set.")
     ] = False,
     hourly_price: Annotated[
         float | None,
         USD,
-        Parameter(group=WHERE, help="USD per hour of the machine, for the price."),
+        Parameter(group=WHERE, help="Price of the machine in USD per hour."),
     ] = None,
     infra: Annotated[
         str | None,
         Parameter(
             group=WHERE,
-            help="Look the price of the profile's machine up there, in SkyPilot's catalogue: "
-            "lambda, vast, gcp/us-west1 … `skymark cost PROFILE` adds set-up and end.",
+            metavar="PLACE",
+            help="Take the price from SkyPilot's catalogue for this place, such as lambda, vast or "
+            "gcp/us-west1. `skymark cost PROFILE` adds set-up and end.",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
+        Parameter(
+            group=WHERE,
+            metavar="FILE",
+            help="Write the plan into this file, for `skymark run --plan`.",
+        ),
     ] = None,
     json: Annotated[Json, Parameter(group=WHERE)] = False,
     split: Split = None,
@@ -118,10 +132,14 @@ def plan(  # its parameters are the options of a command
     total_cpus: TotalCpus = None,
     total_memory: TotalMemory = None,
 ) -> int:
-    """Show what `run` would measure: pairs, groups, memory needed, time and price.
+    """Show the pairs that `run` would measure, their groups, memory, time and price.
 
-    Times are those of the same cells in earlier runs here, else guesses. With --split it shows
-    which worker takes what, and what each asks for of a total.
+    Times come from earlier runs of the same pairs here, else they are guesses. --split shows each
+    worker's part.
+
+    Examples:
+      skymark clip plan --models 'ViT-B-*:laion2b*' --datasets all
+      skymark clip plan --models all --datasets all --output plan.json
     """
     from skymark.cli.splitting import print_split, require_split
 
@@ -147,11 +165,14 @@ def plan(  # its parameters are the options of a command
 def run(options: ClipOptions = DEFAULT_WORK, how: RunOptions = DEFAULT_HOW) -> int:
     """Score models on data sets on this machine, as `skymark run` measures.
 
-    Ctrl-C keeps what was measured, and the same command with --output DIRECTORY --resume goes on.
-    `skymark run --plan` runs the file that `plan --output` wrote.
+    After Ctrl-C the same command with --resume continues.
 
-    Exit status: 0 all is well, 1 a pair failed, timed out or is invalid, none was measured, or
-    something could not be stored, 2 nothing was started, 130 interrupted.
+    Examples:
+      skymark clip run --models ViT-B-32:laion2b_s34b_b79k --datasets ./my_set
+      skymark clip run --models all --datasets wds/mnist --store s3://BUCKET/PREFIX
+
+    Exit status: 0 all is well; 1 a pair failed or is invalid, no pair was measured, or a store
+    lacks something; 2 nothing was started; 130 interrupted.
     """
     return measure(options.plan(), how)
 
@@ -174,23 +195,27 @@ def status(
     plan: Annotated[
         Path | None,
         Parameter(
-            help="A file that `plan --output` wrote: its pairs count, wherever their records are."
+            metavar="FILE", help="A file of `plan --output`: count its pairs, wherever they are."
         ),
     ] = None,
     only: Annotated[
         tuple[Literal["done", "running", "failed", "left-out", "pending"], ...],
         Several,
-        Parameter(help="List the pairs in these states, in place of numbers."),
+        Parameter(help="List the pairs in these states, in place of counts."),
     ] = (),
     json: Json = False,
 ) -> int:
-    """Show how far runs are: done, running, failed and pending pairs.
+    """Count the done, running, failed and pending pairs of runs.
 
-    Pending is what the plan has and the records have not: nothing else keeps count. Several runs
-    count as one, such as those of the machines that share a plan.
+    Pending pairs are in the plan and have no record. Several runs count as one, such as the runs
+    of machines that share a plan.
+
+    Examples:
+      skymark clip status results/RUN-ID
+      skymark clip status s3://BUCKET/PREFIX/RUN-ID --only failed
     """
     if not places and plan is None:
-        raise UsageError("name a run, or a --plan of which no run has begun")
+        raise UsageError("name a run, or give --plan FILE")
     planned = None if plan is None else read_plan(plan)
     states = states_at(places, suite_named(SUITE), planned, say)
     wanted = {State(name.replace("-", " ")) for name in only}
@@ -250,22 +275,29 @@ def table(
         ),
     ],
     sheet: Annotated[
-        tuple[str, ...], Several, Parameter(help="Only these tables. [default: all with figures]")
+        tuple[str, ...],
+        Several,
+        Parameter(metavar="NAME...", help="Only these tables. [default: all with figures]"),
     ] = (),
     metric: Annotated[
-        tuple[str, ...], Several, Parameter(help="Metrics to show, in place of a table's own.")
+        tuple[str, ...],
+        Several,
+        Parameter(metavar="NAME...", help="Metrics to show, in place of a table's own."),
     ] = (),
     format: Annotated[
-        SheetFormat, Parameter(help="csv has every digit; md and html are for people.")
+        SheetFormat, Parameter(help="csv has every digit; md and html are rounded.")
     ] = "md",
     output: Annotated[
-        Path | None, Parameter(help="Write into this file. [default: standard output]")
+        Path | None, Parameter(metavar="FILE", help="File to write. [default: standard output]")
     ] = None,
 ) -> int:
     """Show figures as tables with a row per model and a column per data set.
 
-    Figures of several runs stand in rows of their own. A mean is over all columns, and left out
-    where one was not scored.
+    Each run has rows of its own. A mean is over all columns; it is missing if a column is.
+
+    Examples:
+      skymark clip table results/RUN-ID
+      skymark clip table results/RUN-ID --sheet classification --format csv
     """
     for name in sheet:
         if name not in SHEETS:

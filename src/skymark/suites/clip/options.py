@@ -29,30 +29,33 @@ OPTIONS = (
         name="tasks",
         group="what",
         several=True,
-        help="zeroshot_classification, zeroshot_retrieval, linear_probe, image_caption_selection: "
-        "each where a data set serves it. [default: each data set's own]",
+        help="Tasks to score on the data sets that have them: zeroshot_classification, "
+        "zeroshot_retrieval, linear_probe or image_caption_selection. [default: each data set's "
+        "own]",
     ),
     Option(
         name="dataset_root",
         group="what",
-        help="Directory or address where public data sets lie, with {dataset} or {dataset_cleaned} "
-        "for the name. [default: the hub]",
+        help="Directory or address of public data sets, with {dataset} or {dataset_cleaned} for "
+        "the name. [default: the hub]",
     ),
     Option(
         name="languages",
         group="what",
         several=True,
-        help=f"Of class names and templates, or of captions. [default: {ENGLISH}]",
+        help=f"Languages of class names, templates and captions. [default: {ENGLISH}]",
     ),
     Option(
         name="template_file",
         group="what",
+        rare=True,
         help="JSON file with prompts for each data set, in CLIP_benchmark's format: a list of "
         "templates, or an object from class name to prompts. [default: each data set's own]",
     ),
     Option(
         name="classname_file",
         group="what",
+        rare=True,
         help="JSON file with class names for each data set, in CLIP_benchmark's format: a list in "
         "the order of labels. [default: each data set's own]",
     ),
@@ -60,20 +63,23 @@ OPTIONS = (
         name="preprocessing_of",
         group="what",
         several=True,
-        help="Tag of open_clip that your own files of weights were trained from: they get its "
-        f"preprocessing. {OPEN_CLIP_DEFAULT} for open_clip's own. [default: that of all tags of "
-        "the architecture]",
+        rare=True,
+        help="Tag of open_clip from which your own weights were trained: they get its "
+        f"preprocessing. {OPEN_CLIP_DEFAULT}: open_clip's own. [default: the preprocessing of all "
+        "tags of the architecture]",
     ),
     Option(
         name="skip_damaged",
         group="what",
         kind="flag",
+        rare=True,
         help="Leave damaged elements out and count them. [default: the first one is an error]",
     ),
     Option(
         name="test_split",
         group="what",
         default=DEFAULT_SPLIT,
+        rare=True,
         help="Split of the data sets to score.",
     ),
     Option(
@@ -81,57 +87,86 @@ OPTIONS = (
         group="what",
         kind="integer",
         several=True,
-        help="Numbers of results that retrieval's recall is taken at. [default: 5]",
+        rare=True,
+        help="Numbers of results at which to take the recall of retrieval. [default: 5]",
     ),
     Option(
         name="seed",
         group="what",
         kind="integer",
         default=DEFAULT_SEED,
-        help="Seed of a linear probe's training, and of what the oracle looks at.",
+        rare=True,
+        help="Seed of all random numbers.",
     ),
     Option(
         name="precision",
         choices=("fp32", "bf16", "fp16", "amp"),
         setting=True,
-        help="Of the encoders; similarities are in fp32. [default: fp32]",
+        help="Precision of the encoders; similarities are in fp32. [default: fp32]",
     ),
     Option(
         name="batch_size",
         kind="integer",
         setting=True,
-        help="Images per batch. [default: the most that the memory takes]",
+        help="Images per batch. [default: as many as the memory holds]",
     ),
-    Option(name="compile", choices=SWITCH, setting=True, help="torch.compile of the encoders."),
+    Option(
+        name="compile",
+        choices=SWITCH,
+        setting=True,
+        rare=True,
+        help="Compile the encoders with torch.compile.",
+    ),
     Option(
         name="channels_last",
         choices=SWITCH,
         setting=True,
-        help="Images with their channels as the last dimension.",
+        rare=True,
+        help="Give the encoders images whose last dimension is the channels.",
     ),
     Option(
         name="drop_text_tail",
         choices=SWITCH,
         setting=True,
-        help="Leave out text positions after the end token, which is exact in fp32 only. "
+        rare=True,
+        help="Leave out text positions after the end token; exact in fp32 only. "
         "[default: on with fp32, else off]",
     ),
     Option(
         name="fewshot_k",
         kind="integer",
         setting=True,
-        help="Images per class that a linear probe is trained on; -1 for all.",
+        rare=True,
+        help="Images per class that train a linear probe; -1 for all.",
     ),
-    Option(name="epochs", kind="integer", setting=True, help="Of a linear probe's training."),
-    Option(name="learning_rate", kind="number", setting=True, help="Of a linear probe's training."),
+    Option(
+        name="epochs",
+        kind="integer",
+        setting=True,
+        rare=True,
+        help="Epochs of a linear probe's training.",
+    ),
+    Option(
+        name="learning_rate",
+        kind="number",
+        setting=True,
+        rare=True,
+        help="Learning rate of a linear probe's training.",
+    ),
     Option(
         name="val_proportion",
         kind="number",
         setting=True,
-        help="Part of the training images that a linear probe's weight decay is searched on.",
+        rare=True,
+        help="Part of the training images on which to search a linear probe's weight decay.",
     ),
-    Option(name="train_split", setting=True, help="Split that a linear probe is trained on."),
-    Option(name="val_split", setting=True, help="Split that its weight decay is searched on."),
+    Option(name="train_split", setting=True, rare=True, help="Split that trains a linear probe."),
+    Option(
+        name="val_split",
+        setting=True,
+        rare=True,
+        help="Split on which to search a linear probe's weight decay.",
+    ),
 )
 
 

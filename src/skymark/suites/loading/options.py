@@ -29,17 +29,17 @@ class LoadingOptions(Frozen):
     )
     data: str | None = Field(
         default=None,
-        description="Real data in place of synthetic: a folder, tar shards, Parquet, CSV, JSON, "
-        "text, or hf://owner/name. DATA:test takes another split than train.",
+        description="Your own data: a folder, tar shards, Parquet, CSV, JSON, text or "
+        "hf://owner/name; DATA:test is another split than train. [default: synthetic data]",
         json_schema_extra={"kind": "file"},
     )
     skip_damaged: bool = Field(
         default=False,
-        description="Leave damaged elements of --data out and count them. By default the first one "
-        "is an error.",
+        description="Leave damaged elements out and count them. [default: the first one is an "
+        "error]",
     )
     seed: int = Field(
-        default=DEFAULT_SEED, ge=0, lt=2**64, description="Seed of every random number."
+        default=DEFAULT_SEED, ge=0, lt=2**64, description="Seed of all random numbers."
     )
 
     @classmethod
@@ -79,32 +79,31 @@ class LoadingSettings(Frozen):
         default=2,
         ge=0,
         le=MOST,
-        description="Worker processes or threads of each library; 0: none, it loads in the thread "
+        description="Worker processes or threads of each library. With 0, it loads in the thread "
         "that asks for batches.",
     )
     prefetch: int = Field(
         default=2,
         ge=1,
         le=MOST,
-        description="Batches to hold ready, per worker where the library counts so.",
+        description="Batches to hold ready; libraries that count per worker hold as many for each.",
     )
     think_time_ms: float = Field(
         default=0.0,
         ge=0,
         le=MOST,
-        description="Milliseconds per batch that an accelerator would compute; adds its "
+        description="Milliseconds that a simulated accelerator computes per batch; adds its "
         "utilisation to the figures.",
     )
     step: str | None = Field(
         default=None,
-        description="Training step that consumes each batch, in place of a think time: resnet50, "
-        "vit_b16 or mlp:MS (a network of matrices that takes MS milliseconds); adds the device's "
-        "utilisation to the figures.",
+        description="Training step after each batch: resnet50, vit_b16 or mlp:MS (matrices for MS "
+        "milliseconds); adds the device's utilisation to the figures.",
     )
     deliver: Literal["host", "device"] = Field(
         default="host",
-        description="Where a batch is when its wait ends. host: in memory. device: on the "
-        "accelerator, or in a copy on the CPU where the profile has none.",
+        description="Stop the clock when the batch is in host memory (host) or on the accelerator "
+        "(device; a profile for CPUs copies it in memory).",
     )
     page_cache: Literal["warm", "cold"] = Field(
         default="warm",
@@ -165,6 +164,10 @@ class LoadingSettings(Frozen):
         return None if self.step is None else StepKind.parse(self.step)
 
 
+RARE = frozenset(
+    {"axis", "deliver", "page_cache", "prefetch", "seed", "skip_damaged", "think_time_ms"}
+)
+"""Options that only ``--help-all`` shows."""
 KINDS: Mapping[Any, Any] = {int: "integer", float: "number", bool: "flag"}
 
 
@@ -180,6 +183,7 @@ def _options(model: type[Frozen], **more: Any) -> Iterator[Option]:
                 several=field.annotation == tuple[str, ...],
                 choices=get_args(field.annotation) if is_choice else (),
                 default=DEFAULT_SEED if name == "seed" else None,
+                rare=name in RARE,
                 help=field.description,
                 **more,
             )
