@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from skymark.model.effort import Allotment, Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell, Selection
-from skymark.model.record import Cause, Cell, Record, Setting, Status
+from skymark.model.record import Cause, Cell, Record, Round, Setting, Status
 from skymark.model.venv import VenvSpec
 from skymark.suite.contract import Row, Suite
 
@@ -109,7 +109,7 @@ class Witness:
     def measuring(self, cell: Cell, round: int) -> None:
         self.tell(f"measuring {cell.id} {round}")
 
-    def measured(self, cell: Cell, round: int) -> None:
+    def measured(self, cell: Cell, round: int, result: Round | None) -> None:
         self.tell(f"measured {cell.id} {round}")
 
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:

@@ -1,12 +1,13 @@
-"""Progress of a run: cell, round, and the time that is left."""
+"""Progress of a run: figures so far, the round under way, and the time that is left."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,9 +17,12 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
-from skymark.model.record import Cell, Record, Status
+from skymark.model.metric import Declaration
+from skymark.model.record import Cell, Record, Round, Status
+from skymark.report.standing import Standing
 from skymark.report.terminal import STYLES
 
 
@@ -50,17 +54,40 @@ def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: fl
     return (1 - done) * whole_s
 
 
+class LiveProgress(Progress):
+    """A progress bar below a table of the figures so far."""
+
+    standing: Standing | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """Yield the table, once it has a row, and the bar."""
+        if self.standing is not None and (rows := list(self.standing.rows())):
+            table = Table(box=None, pad_edge=False, header_style="dim")
+            for place, heading in enumerate(self.standing.headings()):
+                table.add_column(Text(heading), justify="right" if place else "left", no_wrap=True)
+            for row in rows:
+                table.add_row(*map(Text, row))
+            yield table
+        yield from super().get_renderables()
+
+
 class ProgressObserver:
-    """Shows cell, round and times. Implements `skymark.execute.measurer.Observer`.
+    """Shows figures so far, round and times. Implements `skymark.execute.measurer.Observer`.
+
+    A terminal has a table that fills as rounds end; elsewhere each round has a line.
 
     Args:
         console: where it is shown.
         expected_s: time that the run takes, as estimated.
+        declaration: of the suite; None to show no figures.
     """
 
-    def __init__(self, console: Console, expected_s: float) -> None:
+    def __init__(
+        self, console: Console, expected_s: float, declaration: Declaration | None = None
+    ) -> None:
         self._console = console
-        self._progress = Progress(
+        self._standing = None if declaration is None else Standing(declaration)
+        self._progress = LiveProgress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             MofNCompleteColumn(),
@@ -72,6 +99,7 @@ class ProgressObserver:
             transient=True,
             expand=True,
         )
+        self._progress.standing = self._standing
         self._skipped: set[tuple[str, str]] = set()
         self._task = self._progress.add_task("starting", total=None)
 
@@ -101,9 +129,13 @@ class ProgressObserver:
         text = f"round {round + 1}  {cell.label}  {cell.adapter}"
         self._progress.update(self._task, description=text)
 
-    def measured(self, cell: Cell, round: int) -> None:
-        """Move the bar."""
-        del cell, round
+    def measured(self, cell: Cell, round: int, result: Round | None) -> None:
+        """Move the bar, and show the round's figure."""
+        del round
+        if self._standing is not None and result is not None:
+            said = self._standing.add(cell, result.metrics)
+            if said is not None and not self._console.is_terminal:
+                self._console.print(said, highlight=False, markup=False, soft_wrap=True)
         self._progress.advance(self._task)
         self._stretch()
 

@@ -45,6 +45,7 @@ from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.model.requests import Results
 from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
+from skymark.suite.registry import suite_named
 
 DEFAULT_OPTIONS = PlanOptions()
 
@@ -223,7 +224,8 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     end_when_told()
     expected_s = time.measuring.expected_s
     try:
-        with ProgressObserver(PlainConsole(stderr=True), expected_s) as observer:
+        declaration = suite_named(wanted.suite).declaration
+        with ProgressObserver(PlainConsole(stderr=True), expected_s, declaration) as observer:
             measured = skymark.run(
                 wanted,
                 results,

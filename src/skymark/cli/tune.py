@@ -30,9 +30,10 @@ from skymark.cli.parameters import (
     Several,
 )
 from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.execute.planner import load_profile
 from skymark.model.option import read_value
 from skymark.model.requests import Results
-from skymark.suite.registry import suites
+from skymark.suite.registry import suite_named, suites
 
 if TYPE_CHECKING:
     from skymark.execute.tune import TuningOrder
@@ -160,6 +161,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
 
     axes = {name: [read_value(one) for one in values] for name, values in axes_of(grid).items()}
     path = output or new_directory(f"{options.profile}-tune")
+    declaration = suite_named(load_profile(options.profile).suite).declaration
     end_when_told()
     try:
         choice = skymark.tune(
@@ -171,7 +173,9 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             exhaustive=exhaustive,
             runs=runs,
             results=Results(output=path, resume=resume),
-            observers=lambda expected_s: ProgressObserver(PlainConsole(stderr=True), expected_s),
+            observers=lambda expected_s: ProgressObserver(
+                PlainConsole(stderr=True), expected_s, declaration
+            ),
             own_venvs=env == "own",
         )
     except KeyboardInterrupt:

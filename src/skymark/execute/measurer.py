@@ -23,7 +23,7 @@ from skymark.execute.worker_pool import Judges, WorkerPool
 from skymark.machine.gpu_fitness import LOSS, lost_fault
 from skymark.machine.nvidia import lost_gpu
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Cause, Cell, Record, RoundResult, Status, Stop
+from skymark.model.record import Cause, Cell, Record, Round, RoundResult, Status, Stop
 from skymark.rundir.directory import RunDirectory
 from skymark.store.storing import Storing
 from skymark.suite.contract import Suite
@@ -44,8 +44,8 @@ class Observer(Protocol):
     def measuring(self, cell: Cell, round: int) -> None:
         """A cell's round begins."""
 
-    def measured(self, cell: Cell, round: int) -> None:
-        """A cell's round ended, well or not."""
+    def measured(self, cell: Cell, round: int, result: Round | None) -> None:
+        """A cell's round ended; `result` is None unless the oracle passed it."""
 
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:
         """A cell has its record; `rounds_left` planned rounds of it will not be run."""
@@ -63,7 +63,7 @@ class SilentObserver:
     def measuring(self, cell: Cell, round: int) -> None:
         """Ignore the beginning of a round."""
 
-    def measured(self, cell: Cell, round: int) -> None:
+    def measured(self, cell: Cell, round: int, result: Round | None) -> None:
         """Ignore the end of a round."""
 
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:
@@ -143,12 +143,14 @@ class Measurer:
         busy = [url for one in self.uploads for url in one.hold()]
         log, on_gpu = self.run.log_path(cell), self.computes_on_gpu(unfinished)
         watch = RoundWatch(log)
+        passed: RoundResult | None = None
         try:
             measured = worker.measure(cell, number, self.effort, log, on_gpu=on_gpu, watch=watch)
             self.after_round(cell)
             result = self._judged(worker, cell, measured)
+            passed = result if result.verification.passed else None
         finally:
-            self.observer.measured(cell, number)
+            self.observer.measured(cell, number, passed)
         if not result.verification.passed and (fault := watch.fault("")) is not None:
             raise WorkerError(fault, alive=True)
         if busy:

@@ -9,7 +9,9 @@ import pytest
 from rich.console import Console
 
 from skymark.cli.progress import ProgressObserver, time_left_s
-from skymark.model.record import Cause, Cell, Record, Status
+from skymark.model.metric import Declaration, Metric
+from skymark.model.record import Cause, Cell, Record, Round, Status
+from skymark.report.standing import Standing
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELL = Cell(suite="loading", scenario="TAB-1", variant="small", adapter="grain")
@@ -22,10 +24,30 @@ def record_of(status, message="why\nand its traceback"):
     )
 
 
-def observer_on(*, terminal):
+RATES = Declaration(
+    suite="loading",
+    metrics=(
+        Metric(name="rows_per_s", heading="rows/s", scale="log", better="higher"),
+        Metric(name="epochs_per_s", heading="epochs/s", scale="log", better="higher"),
+    ),
+    primary="rows_per_s",
+    stand_in="epochs_per_s",
+    adapter_names={"grain": "Google Grain"},
+)
+
+
+def observer_on(*, terminal, declaration=None):
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=100, color_system=None)
-    return ProgressObserver(console, expected_s=90.0), file
+    return ProgressObserver(console, expected_s=90.0, declaration=declaration), file
+
+
+def cell_of(adapter, scenario="TAB-1"):
+    return CELL.model_copy(update={"adapter": adapter, "scenario": scenario})
+
+
+def round_of(value, name="rows_per_s"):
+    return Round(round=0, started_at=NOW, setup_s=0, timed_ns=1, metrics={name: value})
 
 
 @pytest.mark.parametrize("status", list(Status))
@@ -67,7 +89,7 @@ def test_nothing_is_drawn_where_there_is_no_terminal():
     with observer:
         observer.planned(2)
         observer.measuring(CELL, 0)
-        observer.measured(CELL, 0)
+        observer.measured(CELL, 0, None)
     assert file.getvalue() == ""
 
 
@@ -76,7 +98,7 @@ def test_a_terminal_shows_cell_round_and_how_far_it_is():
     with observer:
         observer.planned(2)
         observer.measuring(CELL, 1)
-        observer.measured(CELL, 1)
+        observer.measured(CELL, 1, None)
         observer._progress.refresh()
     drawn = file.getvalue()
     assert "round 2  TAB-1:small  grain" in drawn
@@ -96,7 +118,7 @@ def test_the_bar_grows_with_rounds_that_were_not_planned():
     with observer:
         observer.planned(1)
         for number in range(3):
-            observer.measured(CELL, number)
+            observer.measured(CELL, number, None)
     (task,) = observer._progress.tasks
     assert (task.completed, task.total) == (3, 3)
 
@@ -109,3 +131,51 @@ def test_before_the_first_round_the_estimate_tells_the_time_that_is_left():
 def test_the_more_is_done_the_less_the_estimate_counts(completed, left_s):
     """The estimate is 200 s; at the speed so far the whole takes 100 s."""
     assert time_left_s(200.0, 100.0 * completed / 10, completed, 10) == pytest.approx(left_s)
+
+
+ROUNDS = (
+    (cell_of("grain"), round_of(400.0)),
+    (cell_of("numpy"), round_of(500.0)),
+    (cell_of("grain"), None),  # the oracle refused it
+    (cell_of("grain"), round_of(440.0)),
+    (cell_of("grain", "CV-1"), round_of(7.0, "epochs_per_s")),
+)
+
+
+def test_without_a_terminal_each_round_has_a_line_with_the_figures_so_far():
+    observer, file = observer_on(terminal=False, declaration=RATES)
+    with observer:
+        for number, (cell, result) in enumerate(ROUNDS):
+            observer.measured(cell, number, result)
+    assert file.getvalue().splitlines() == [
+        "TAB-1:small, Google Grain: 400 rows/s",
+        "TAB-1:small, numpy: 500 rows/s",
+        "TAB-1:small, Google Grain: 440 rows/s, median of 2 rounds 420; best so far numpy with 500",
+        "CV-1:small, Google Grain: 7.00 epochs/s",
+    ]
+
+
+def test_a_terminal_has_a_table_of_the_medians_so_far():
+    observer, file = observer_on(terminal=True, declaration=RATES)
+    with observer:
+        for number, (cell, result) in enumerate(ROUNDS):
+            observer.measured(cell, number, result)
+        observer._progress.refresh()
+    table = [line.split() for line in file.getvalue().splitlines()]
+    assert ["Google", "Grain", "420", "(2)", "7.00", "(1)"] in table
+    assert ["numpy", "500", "(1)"] in table
+
+
+def test_of_many_scenarios_the_table_has_the_one_that_is_measured():
+    standing = Standing(RATES)
+    for number in range(6):
+        standing.add(cell_of("grain", f"S-{number}"), {"rows_per_s": 1.0})
+    assert standing.headings() == ("median so far", "S-5:small, rows/s (rounds)")
+
+
+def test_the_best_so_far_is_the_least_where_less_is_better():
+    waits = RATES.metric("rows_per_s").model_copy(update={"better": "lower"})
+    standing = Standing(RATES.model_copy(update={"metrics": (waits, RATES.metrics[1])}))
+    standing.add(cell_of("grain"), {"rows_per_s": 2.0})
+    said = standing.add(cell_of("numpy"), {"rows_per_s": 3.0})
+    assert said.endswith("; best so far Google Grain with 2.00")

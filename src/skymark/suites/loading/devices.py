@@ -111,7 +111,10 @@ TORCH = Acceleration(seen_by={"gpu": "torch"}, builds={"cuda12": (TORCH_FOR_CUDA
 """The usual pins have the newest torch, whose wheel is for CUDA 13. It knows no TPU by itself."""
 
 TORCH_FROM_HOST = Acceleration(builds={"cuda12": (TORCH_FOR_CUDA12,)})
-"""Of libraries that work on the host, and use torch for batches that go to a GPU."""
+"""Of libraries that work on the host with torch, which also copies batches to a GPU."""
+
+TORCH_ON_GPUS = Acceleration(builds={"cuda12": (TORCH_FOR_CUDA12,), "cuda13": ("torch",)})
+"""Of libraries that work on the host without torch: it only copies batches to a GPU."""
 
 JAX = Acceleration(
     seen_by={"gpu": "jax", "tpu": "jax"},

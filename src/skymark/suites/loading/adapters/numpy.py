@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from skymark.suites.loading.adapter import Adapter, LoadingJob, SkippingLoader, adapter, all_but
-from skymark.suites.loading.devices import TORCH_FOR_CUDA12, Acceleration
+from skymark.suites.loading.devices import TORCH_ON_GPUS
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,4 @@ class NumpyReference(Adapter):
     formats: ClassVar = ("canonical", "memory", "files", "tar", "parquet", "http")
     framework: ClassVar = "torch"
     framework_platforms: ClassVar = frozenset({"gpu"})
-    acceleration: ClassVar = Acceleration(
-        builds={"cuda12": (TORCH_FOR_CUDA12,), "cuda13": ("torch",)}
-    )
+    acceleration: ClassVar = TORCH_ON_GPUS

@@ -33,7 +33,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.devices import TORCH_FROM_HOST
+from skymark.suites.loading.devices import TORCH_ON_GPUS
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class RayData(Adapter):
     name: ClassVar = "Ray Data"
     distribution: ClassVar = "ray"
     imports: ClassVar = "ray.data"
-    requirements: ClassVar = ("ray[data]", "pyarrow", "torch")
+    requirements: ClassVar = ("ray[data]", "pyarrow")
     homepage: ClassVar = "https://docs.ray.io/en/latest/data/data.html"
     guide: ClassVar = "https://docs.ray.io/en/latest/data/shuffling-data.html"
     abilities: ClassVar = all_but(
@@ -244,7 +244,8 @@ class RayData(Adapter):
     version: ClassVar = 2
     formats: ClassVar = ("parquet", "memory", "files", "tar", "http")
     framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH_FROM_HOST
+    framework_platforms: ClassVar = frozenset({"gpu"})
+    acceleration: ClassVar = TORCH_ON_GPUS
     variables: ClassVar = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_DATA_DISABLE_PROGRESS_BARS": "1",

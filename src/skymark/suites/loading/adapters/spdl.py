@@ -39,7 +39,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.devices import TORCH_FROM_HOST
+from skymark.suites.loading.devices import TORCH_ON_GPUS
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Spdl(Adapter):
     name: ClassVar = "SPDL"
     distribution: ClassVar = "spdl"
     imports: ClassVar = "spdl.pipeline"
-    requirements: ClassVar = ("spdl", "pyarrow", "torch")
+    requirements: ClassVar = ("spdl", "pyarrow")
     homepage: ClassVar = "https://facebookresearch.github.io/spdl"
     guide: ClassVar = (
         "https://facebookresearch.github.io/spdl/0.8.0/getting_started/execution_models.html"
@@ -253,7 +253,8 @@ class Spdl(Adapter):
     version: ClassVar = 2
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")
     framework: ClassVar = "torch"
-    acceleration: ClassVar = TORCH_FROM_HOST
+    framework_platforms: ClassVar = frozenset({"gpu"})
+    acceleration: ClassVar = TORCH_ON_GPUS
 
     def execution(self, job: LoadingJob) -> Execution:
         """Return the processes or threads that an option asks for, else those of the work."""
