@@ -7,7 +7,7 @@ COMPILE := $(if $(PYTHONDONTWRITEBYTECODE),--compile-bytecode)
 UV := $(VENV)/bin/uv pip install --quiet $(COMPILE) --python $(VENV)/bin/python
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help setup cloud bench test test-all lint types docs microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
+.PHONY: help setup cloud demo bench test test-all lint types docs microbench faults pins resolve clean bench-cpu bench-gpu bench-gpu-h100 bench-tpu exec rsync results
 
 help: ## Show the targets
 	@grep -E '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -17,10 +17,14 @@ setup: $(VENV)/.installed ## Make .venv with pinned packages
 $(VENV)/.installed: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "skymark needs Python 3.11 or newer; set PYTHON=python3.11")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt
+	@$(VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/uv.txt 2>$(VENV)/pip.log \
+		|| { grep -qE "NewConnection|NameResolution|ConnectTimeout" $(VENV)/pip.log && echo "no network reaches the package index; connect this machine, and run make again" || cat $(VENV)/pip.log; exit 1; } >&2
 	$(UV) --require-hashes -r requirements/dev.txt
 	$(UV) --no-deps --no-build-isolation -e .
 	@touch $@
+
+demo: setup ## Compare three loaders in some minutes: the first answer
+	$(NOX) -s demo -- $(ARGS)
 
 bench: setup ## Run the ci_cpu profile on this machine, ten minutes: make bench ARGS="--time 30m"
 	$(NOX) -s bench -- $(ARGS)

@@ -432,6 +432,12 @@ def fault_of(builder: str) -> str | None:
 
 
 @nox.session
+def demo(session: nox.Session) -> None:
+    """Compare three loaders with small environments in some minutes."""
+    session.run("skymark", "run", "--profile", "demo", *session.posargs)
+
+
+@nox.session
 def bench(session: nox.Session) -> None:
     """Run the ci_cpu profile on this machine for ten minutes, or as named: -- --rounds 3."""
     session.run("skymark", "run", "--profile", "ci_cpu", *(session.posargs or ["--time", "10m"]))

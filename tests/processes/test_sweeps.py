@@ -13,7 +13,7 @@ from skymark.execute.partition.shard import Shard
 from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.effort import Allotment
-from skymark.model.errors import StorageFullError, VenvBuildError
+from skymark.model.errors import StorageFullError, UsageError, VenvBuildError
 from skymark.model.record import RoundResult, Status, Verification
 from skymark.rundir.directory import RunDirectory
 from skymark.statistics.interval import is_precise_enough
@@ -358,16 +358,27 @@ def test_what_could_not_be_set_up_is_tried_again_by_the_next_run_and_nothing_els
     assert [line["adapter"] for line in bed.journal("measure")] == ["a", "b"]
 
 
-def test_a_venv_without_a_network_says_where_to_make_it(bed, monkeypatch):
-    def offline(*_):
-        raise VenvBuildError("uv could not make it", "client error (Connect): dns error")
+def offline(*_):
+    raise VenvBuildError("uv could not make it", "client error (Connect): dns error")
 
+
+def test_a_venv_without_a_network_says_where_to_make_it(bed, monkeypatch):
     monkeypatch.setattr(Venvs, "ensure", offline)
-    (record,) = run_sweeps(bed.measurer(plan_of(cell_of("a")), own=True))
-    assert "dns error" in record.cause.message
+    plan = plan_of(cell_of("a"), cell_of("without-a-venv"), effort=effort(1))
+    record, other = run_sweeps(bed.measurer(plan, own=True))
+    assert record.cause.message == "uv could not make it: no network reaches the package index"
     assert record.cause.action == (
         "skymark env build a, on a machine with a network and the same SKYMARK_CACHE"
     )
+    assert other.status is Status.OK
+
+
+def test_where_no_venv_can_be_made_without_a_network_one_line_says_so(bed, monkeypatch):
+    monkeypatch.setattr(Venvs, "ensure", offline)
+    measurer = bed.measurer(plan_of(cell_of("a"), cell_of("b")), own=True)
+    with pytest.raises(UsageError, match=r"no network reaches the package index.* of a, b"):
+        run_sweeps(measurer)
+    assert measurer.open.records == {}
 
 
 def test_the_command_that_builds_a_venv_again_names_the_adapter_as_its_suite_does(bed):

@@ -224,7 +224,7 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     end_when_told()
     expected_s = time.measuring.expected_s
     try:
-        declaration = suite_named(wanted.suite).declaration
+        declaration = suite_named(wanted.suite).declared(one.cell for one in wanted.cells)
         with ProgressObserver(PlainConsole(stderr=True), expected_s, declaration) as observer:
             measured = skymark.run(
                 wanted,

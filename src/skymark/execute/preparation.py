@@ -31,7 +31,8 @@ def prepare(measurer: Measurer, is_to_run_again: Callable[[Record], bool]) -> No
             could not be set up always is.
 
     Raises:
-        UsageError: workers run an earlier revision, which speaks another protocol.
+        UsageError: workers run an earlier revision, which speaks another protocol; or no venv could
+            be made without a network.
     """
     measurer.open.take_up(is_to_run_again)
     _refuse(measurer)
@@ -56,23 +57,38 @@ def _refuse(measurer: Measurer) -> None:
 
 
 def _build_venvs(measurer: Measurer) -> None:
-    suite, interpreters = measurer.suite, measurer.interpreters
-    for group, cells in measurer.open.groups().items():
+    """Make the venvs of all groups, and end the cells whose venv could not be made.
+
+    Raises:
+        UsageError: no venv could be made, because no network reaches the package index.
+    """
+    suite, interpreters, groups = measurer.suite, measurer.interpreters, measurer.open.groups()
+    failed: dict[str, VenvBuildError] = {}
+    for group, cells in groups.items():
         try:
             measurer.pythons[group] = interpreters.of_venv(suite.venv(cells[0]))
         except VenvBuildError as error:
-            platform = interpreters.platform
-            options = "" if platform == "cpu" else f" --platform {platform}"
-            build = f"skymark env build {suite.adapter_reference(cells[0])}{options}"
-            where = ", on a machine with a network and the same SKYMARK_CACHE"
-            cause = Cause(
-                kind="venv",
-                message=f"{error}: {error.log_tail}",
-                action=f"{build}{where if error.is_offline else ''}",
-            )
-            for cell in cells:
-                measurer.run.write_log(cell, error.log_tail)
-                measurer.end(cell, Status.FAILED, cause, Stop.FAILED)
+            failed[group] = error
+    offline = [group for group, error in failed.items() if error.is_offline]
+    if offline and len(offline) == len(groups) and not measurer.open.records:
+        adapters = ", ".join(dict.fromkeys(groups[group][0].adapter for group in offline))
+        raise UsageError(
+            "nothing was measured: no network reaches the package index, which has the packages "
+            f"of {adapters}; connect this machine, and repeat the command"
+        )
+    for group, error in failed.items():
+        cells = groups[group]
+        platform = interpreters.platform
+        options = "" if platform == "cpu" else f" --platform {platform}"
+        action = f"skymark env build {suite.adapter_reference(cells[0])}{options}"
+        message = f"{error}: {error.log_tail}"
+        if error.is_offline:
+            action += ", on a machine with a network and the same SKYMARK_CACHE"
+            message = f"{error}: no network reaches the package index"
+        cause = Cause(kind="venv", message=message, action=action)
+        for cell in cells:
+            measurer.run.write_log(cell, error.log_tail)
+            measurer.end(cell, Status.FAILED, cause, Stop.FAILED)
 
 
 def _look_for_accelerators(measurer: Measurer) -> None:

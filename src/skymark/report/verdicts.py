@@ -17,6 +17,8 @@ from skymark.statistics.power import rounds_to_verdict
 MOST_NAMES = 6
 """Names in a sentence; more are counted."""
 MINUTE_S = 60
+MOST_S = 60 * MINUTE_S
+"""Beyond an hour the estimate says that the machine is too noisy, rather than how long."""
 SECOND = 2
 """The place of an adapter that the best one alone is shown to beat."""
 
@@ -155,6 +157,11 @@ def _what_would_decide(best: Sequence[Row], more_s: float | None, declaration: D
         return (
             f"Their 95 % intervals are up to {margin(widest)}: more rounds alone will not decide "
             "it; use a quiet machine."
+        )
+    if more_s > MOST_S:
+        return (
+            f"Their 95 % intervals are up to {margin(widest)}: more than an hour of rounds would "
+            "decide it; use a quiet machine."
         )
     minutes = max(1, round(more_s / MINUTE_S))
     unit = "minute" if minutes == 1 else "minutes"

@@ -56,6 +56,13 @@ def test_what_is_undecided_is_said_with_the_time_that_would_decide_it(verdict_on
     assert "would decide it" in found.sentences[1]
 
 
+def test_beyond_an_hour_a_quiet_machine_is_advised_in_place_of_minutes(verdict_on):
+    found = verdict_on(noise=3.0, count=4, numpy=1000, grain=1040)
+    assert found.more_s > 3600
+    assert found.sentences[1].endswith("use a quiet machine.")
+    assert "minutes" not in found.sentences[1]
+
+
 def test_one_round_each_decides_nothing(verdict_on):
     found = verdict_on(count=1, numpy=1000, grain=3000)
     assert found.decided is False
