@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
+from inspect import cleandoc
+from textwrap import dedent
 from types import MappingProxyType
 
-from skymark.cli.main import COMMANDS, OWN_WORDS, add_suites, app, show_whole_help
+from skymark.cli.main import COMMANDS, OWN_WORDS, add_suites, app
 from skymark.suite.registry import suites
 from tests.reference_pages.markdown import code, document, table
 
 HEAD = """
-`skymark COMMAND --help` prints the same. Options that several commands take stand once, under
+`skymark COMMAND --help-all` prints the same. Options that several commands take stand once, under
 [shared options](#shared-options). A value in capitals is yours; `...` takes several values.
 """
 SHARED = """
@@ -120,24 +122,18 @@ def _suites_commands() -> list[str]:
     return [name for name in app if not name.startswith("-") and name not in known]
 
 
-@contextmanager
-def _whole_help() -> Iterator[None]:
-    """Let commands describe themselves by their docstrings, as `skymark COMMAND --help` does."""
-    names = [name for named in COMMANDS.values() for name in named]
-    lines = {name: app[name].help for name in names}
-    for name in names:
-        show_whole_help(name)
-    try:
-        yield
-    finally:
-        for name, line in lines.items():
-            app[name].help = line
-
-
 def _documented() -> str:
     add_suites([])
-    with _whole_help():
-        return app.generate_docs(output_format="markdown")
+    return app.generate_docs(output_format="markdown")
+
+
+def _description(name: str) -> str:
+    """Return a command's docstring, with its examples as a block of code."""
+    command = reduce(lambda group, word: group[word], name.split()[1:], app)
+    own = command.default_command
+    text = cleandoc((own.__doc__ if own is not None else None) or command.help)
+    examples = re.compile(r"^Examples:\n((?:  .+\n?)+)", re.MULTILINE)
+    return examples.sub(lambda found: f"```sh\n{dedent(found[1]).rstrip()}\n```\n", text).rstrip()
 
 
 def _commands(documented: str) -> Iterator[Command]:
@@ -147,8 +143,9 @@ def _commands(documented: str) -> Iterator[Command]:
         text, *groups = re.split(r"^\*\*(.+)\*\*:$", part, flags=re.MULTILINE)
         # cyclopts names this process's program, too, in the usage of a command's command.
         usage, taken = rf"^```console\n{name}\b.*?", r"((?: --[\w-]+| \[[A-Z.]+\]| [A-Z]+)*)\n```$"
-        shown = re.sub(usage + taken, rf"```text\n{name}\1\n```", text, flags=re.MULTILINE)
-        command = Command(name, shown.strip())
+        shown = re.search(usage + taken, text, flags=re.MULTILINE)
+        block = "" if shown is None else f"```text\n{name}{shown[1]}\n```\n\n"
+        command = Command(name, block + _description(name))
         for heading, listed in zip(groups[::2], groups[1::2], strict=True):
             items = re.findall(r"^\* (.+)$", listed, re.MULTILINE)
             command.groups.append(Group(heading, [_plain(item) for item in items]))
@@ -163,7 +160,7 @@ def _plain(item: str) -> str:
     shown = [word for word in words if word not in negative]
     meaning = re.sub(r" \*\[default: (?:False|\(\))\]\*", "", meaning)
     meaning = re.sub(r"(\*\[default: \d+)\.0\]", r"\1]", meaning)
-    return f"`{', '.join(shown)}`: {meaning}"
+    return f"`{', '.join(shown)}`: {meaning}".replace("\\[", "[")
 
 
 def _with_suite(item: str) -> str:
