@@ -194,17 +194,25 @@ def _settings(suite: Suite) -> Iterator[str]:
 
 
 def causes_page() -> str:
-    """Return the page of causes, warnings and findings."""
+    """Return the page of causes, warnings and findings, each under a heading to link to."""
     parts = [CAUSES]
     for given, (heading, introduction) in GROUPS.items():
-        rows = [_row(one) for one in explanations().values() if given in one.given]
-        parts += [f"## {heading}", introduction, table(("kind", "meaning", "remedy"), rows)]
+        kinds = [one for one in explanations().values() if given in one.given]
+        parts += [f"## {heading}", introduction]
+        if above := [
+            f"[`{one.kind}`](#{one.kind.lower()})" for one in kinds if one.given[0] != given
+        ]:
+            parts.append(f"Described above: {', '.join(above)}.")
+        parts += [part for one in kinds if one.given[0] == given for part in _cause(one)]
     return document("Look up a cause or a warning", *parts)
 
 
-def _row(one: Explanation) -> tuple[str, str, str]:
+def _cause(one: Explanation) -> Iterator[str]:
+    """Yield the section of a kind."""
+    yield f"### {one.kind}"
+    yield one.meaning
     more = ""
     if one.page is not None:
         name = one.page.rpartition("/")[2].partition(".")[0]
         more = f" More: [{name}](../{one.page})."
-    return f"`{one.kind}`", one.meaning, one.action + more
+    yield f"**Remedy:** {one.action}{more}"
