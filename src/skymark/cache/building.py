@@ -1,8 +1,8 @@
 """Building of an entry of the cache: once, privately, verified, then renamed into its place.
 
-Nobody sees half an entry: its directory is there, or it is not. Who comes while another one builds
-waits; a builder that died is noticed by its lease, and its work is done again. Nothing rests on
-``flock``, so it holds on file systems where that always succeeds.
+Readers never see half an entry. Other processes wait while one builds. If the builder dies, its
+lease expires and another process builds the entry again. The leases do not need ``flock``, so they
+also work on file systems where ``flock`` always succeeds.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from skymark.plain_files import FULL
 PART = ".part"
 """Suffix of the private directories of builders; their names begin with a dot."""
 REMOVED = ".removed"
-"""Suffix of what was taken out of its place, and is being removed."""
+"""Suffix of entries that are being removed."""
 HEADROOM = 1.05
-"""Free space needed, by that of the entry: file systems keep some for themselves."""
+"""Free space needed, as a multiple of the entry's size: file systems reserve some."""
 
 
 def build_once(
@@ -51,20 +51,20 @@ def build_once(
     """Make a directory exactly once over all processes and machines that share its disk.
 
     Args:
-        directory: its place; the directories above are made.
-        make: fills an empty directory, which is not yet in that place.
-        is_whole: whether a directory is what it should be; asked of what was made, too.
-        in_place: make it where it is to lie, for what cannot be moved, such as a venv; `is_whole`
-            must then tell by what is written last.
-        needed_bytes: looked for on the disk before anything is made; None where it is not known.
-        announce: told what is waited for.
+        directory: final path; parent directories are made.
+        make: fills an empty directory at a temporary path.
+        is_whole: whether a directory is complete; also checks the new one.
+        in_place: build at the final path, for entries that cannot be moved, such as venvs;
+            `is_whole` must then look for the file that is written last.
+        needed_bytes: free space that the disk must have before the build; None if unknown.
+        announce: callback for messages about waiting.
 
     Returns:
         Whether this process made it.
 
     Raises:
-        CacheError: it may not be written, or what was made is not whole.
-        StorageFullError: the disk has not the room.
+        CacheError: this user may not write it, or the new directory is incomplete.
+        StorageFullError: the disk has too little free space.
     """
     while not is_whole(directory):
         try:
@@ -95,7 +95,7 @@ def _built(
     is_whole: Callable[[Path], bool],
     lease: Lease,
 ) -> bool:
-    """Build privately and put it in its place; False after a takeover by another process."""
+    """Build privately and move the result to its path; False if another process took over."""
     part = directory.with_name(f".{directory.name}.{secrets.token_hex(4)}{PART}")
     part.mkdir(mode=0o755)
     try:
@@ -109,7 +109,7 @@ def _built(
     except OSError:
         if lease.is_held:
             raise
-        return False  # who took over has swept what was made here
+        return False  # the process that took over has removed these files
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return True
@@ -120,7 +120,7 @@ def explained_if_full(directory: Path) -> Iterator[None]:
     """Explain a write to a full disk, with the next step.
 
     Raises:
-        StorageFullError: it was so.
+        StorageFullError: the disk was full.
     """
     try:
         yield
@@ -128,8 +128,9 @@ def explained_if_full(directory: Path) -> Iterator[None]:
         if error.errno not in FULL:
             raise
         raise StorageFullError(
-            f"no space left for {directory}, while it was built; nothing of it is left. `skymark "
-            "cache clean` makes room, and --cache-root or SKYMARK_CACHE names a larger disk"
+            f"no space left for {directory} during its build; the partial files were removed. "
+            "Free space with `skymark cache clean`, or choose a larger disk with --cache-root or "
+            "SKYMARK_CACHE"
         ) from error
 
 
@@ -137,7 +138,7 @@ def _build_in_place(
     directory: Path, make: Callable[[Path], None], is_whole: Callable[[Path], bool]
 ) -> None:
     remove(directory)
-    directory.mkdir(mode=0o755)  # by this user alone: nobody prepared it meanwhile
+    directory.mkdir(mode=0o755)  # fails if another user made it meanwhile
     try:
         make(directory)
         _require_whole(directory, directory, is_whole)
@@ -148,11 +149,11 @@ def _build_in_place(
 
 def _require_whole(directory: Path, made: Path, is_whole: Callable[[Path], bool]) -> None:
     if not is_whole(made):
-        raise CacheError(f"{directory} was made and is not whole; is the disk sound?")
+        raise CacheError(f"{directory} was built but is incomplete; check the disk")
 
 
 def remove(directory: Path) -> None:
-    """Remove an entry: whole for readers until it is gone for them."""
+    """Remove an entry: readers see all of it or nothing."""
     if not os.path.lexists(directory):
         return
     out = _removed_name(directory)
@@ -165,13 +166,10 @@ def remove(directory: Path) -> None:
 
 
 def sweep_parts(directory: Path) -> None:
-    """Remove the leftovers of dead builders of an entry; the caller has its lease.
-
-    What a dead builder had started may go on writing, where nothing is any more.
-    """
+    """Remove the leftovers of dead builders of an entry; the caller holds its lease."""
     for left in list(directory.parent.glob(f".{escape(directory.name)}.*")):
         if left.suffix in {PART, REMOVED}:
-            with suppress(FileNotFoundError):  # one that is not dead removes it itself
+            with suppress(FileNotFoundError):  # a live builder removes it itself
                 out = left.rename(_removed_name(directory))
                 writable(out)
                 shutil.rmtree(out, ignore_errors=True)
@@ -186,14 +184,14 @@ def require_space(directory: Path, needed_bytes: int | None) -> None:
     """Refuse to begin a build without enough space on the disk.
 
     Raises:
-        StorageFullError: it is so.
+        StorageFullError: the disk has too little free space.
     """
     free, needed = shutil.disk_usage(directory.parent).free, HEADROOM * (needed_bytes or 0)
     if needed > free:
         raise StorageFullError(
-            f"no space left for {directory}: building it needs about {size_text(needed)}, and "
-            f"{size_text(free)} are free; nothing was built. `skymark cache clean` makes room, "
-            "and --cache-root or SKYMARK_CACHE names a larger disk"
+            f"no space left for {directory}: its build needs about {size_text(needed)}, and "
+            f"{size_text(free)} are free; nothing was built. Free space with `skymark cache "
+            "clean`, or choose a larger disk with --cache-root or SKYMARK_CACHE"
         )
 
 
@@ -211,8 +209,8 @@ def build_entry(
         entry: its directory.
         fill: fills the empty directory of its content.
         describe: returns the manifest for the files of the content.
-        needed_bytes: disk that it takes; None where it is not known.
-        announce: told what is waited for, and compared.
+        needed_bytes: disk space of the entry; None if unknown.
+        announce: callback for messages about waiting and comparing.
 
     Raises:
         CacheError: it cannot be built.

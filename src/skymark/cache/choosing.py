@@ -36,8 +36,8 @@ LEAST_S = 0.01
 class Rates(Frozen):
     """Rates of one machine with one disk.
 
-    The defaults are what ``skymark cache plan --measure`` found, twice, on a busy virtual machine
-    of 2 cores with a local ext4 disk.
+    The defaults were measured, twice, with ``skymark cache plan --measure`` on a busy virtual
+    machine of 2 cores with a local ext4 disk.
     """
 
     convert_bytes_per_s: float = Field(default=9e6, gt=0)
@@ -199,7 +199,7 @@ def decision_table(case: Case, rates: Rates) -> tuple[PolicyRow, ...]:
     huge = f"over {size_text(case.free_bytes * FREE_SHARE / GROWTH)}"
     make = (
         (Policy.PER_JOB, "once", small, "any", "nothing to agree on; each job builds its own"),
-        (Policy.SHARED, "once", fits, "many", "built once, the others wait"),
+        (Policy.SHARED, "once", fits, "many", "built once, other jobs wait"),
         (Policy.PREBUILT, "often", fits, "many", "built before, sealed, reused for weeks"),
         (Policy.PARQUET, "any", huge, "few", "compressed, streamed from any row group"),
         (Policy.PARQUET_SHARED, "often", large, "many", "parsed once, then shared"),

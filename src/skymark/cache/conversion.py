@@ -1,8 +1,8 @@
 """Conversion of a data set: to sharded Parquet for streaming, or an Arrow directory.
 
-Parquet is compressed and read in row groups, from any place in it: for streaming, for data larger
-than the disk, and for any library. An Arrow directory is what ``load_from_disk`` maps into memory:
-larger, read at once and at random, by `datasets` alone.
+Parquet is compressed and read in row groups, from any position: for streaming, for data larger
+than the disk, and for any library. ``load_from_disk`` of `datasets` maps an Arrow directory into
+memory: it is larger, starts at once and reads at random, but only `datasets` reads it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Survey:
     """The common schema and the size of the rows of several files."""
 
     schema: Any
-    """Of Arrow, which all rows fit; numbers are widened where they must be."""
+    """Arrow schema that fits all rows; numbers are widened where needed."""
     rows: int
     held_bytes: int
     """In memory, as Arrow batches."""
@@ -194,20 +194,21 @@ def _brought(source: Source, folder: Path) -> Source:
 
 
 CONVERTED = "converted"
-"""Folder of the cache's root that the entries lie in."""
+"""Folder of the entries below the cache's root."""
 GROWTH = 2.0
-"""Disk that a conversion takes, by the size of its sources, at the most."""
+"""Most disk space of a conversion, as a multiple of the size of its sources."""
 HUB_GROWTH = 3.0
-"""The same of the Hub's files: as they come, as they are read, and what is made of them. Assumed,
-not measured: each of the three as large as the sources."""
+"""Like `GROWTH`, for files of the Hub: the download, the file that is read, and the result.
+Assumed, not measured: each is as large as the sources."""
 GROUP_BYTES = 8 << 20
-"""Of a row group in memory: what a stream must fetch before its first row, and holds per worker."""
+"""Size of a row group in memory: a stream fetches one before its first row, and holds one per
+worker."""
 SHARD_BYTES = 128 << 20
-"""Of a shard in memory."""
+"""Size of a shard in memory."""
 LEAST_SHARDS = 8
-"""Workers of a stream share whole shards out among them, so a small data set has some, too."""
+"""Workers of a stream divide whole shards among them, so a small data set also has several."""
 LEAST_ROWS = 100
-"""Of a shard."""
+"""Rows of the smallest shard."""
 
 Form = Literal["parquet", "arrow"]
 
@@ -240,22 +241,22 @@ def convert(
 
     Args:
         root: directory of the caches.
-        recipe: of the data set.
-        stack: keeps the converted data from being removed until it is closed.
-        form: to convert to.
+        recipe: recipe of the data set.
+        stack: protects the converted data from removal until it is closed.
+        form: file format of the result.
         shards: files of each split; None for a number that fits its size.
-        announce: told what is done.
+        announce: callback for messages about progress.
 
     Raises:
-        UsageError: it is of a kind that is not converted.
-        DataError: it cannot be read.
+        UsageError: skymark does not convert data of this kind.
+        DataError: the data set cannot be read.
         CacheError: it cannot be written, or changed meanwhile.
-        StorageFullError: the disk has no room for it.
+        StorageFullError: the disk has too little free space.
     """
     if recipe.kind not in {"json", "csv", "parquet"}:
         raise UsageError(
-            f"{recipe.kind or 'what a command prepares'} is not converted: tar shards stream as "
-            "they are; choose --cache-policy shared or prebuilt"
+            f"skymark does not convert {recipe.kind or 'command-prepared'} data (tar shards stream "
+            "as they are); choose --cache-policy shared or prebuilt"
         )
     entry = converted_entry(root, recipe, form)
     stack.enter_context(using(entry, announce))
@@ -305,8 +306,8 @@ def _write_parquet(
 ) -> None:
     """Write the rows of one split, in order, as shards whose lengths differ by one at most.
 
-    None is empty: of fewer rows than shards, each is a shard of its own. PyArrow's `write_dataset`
-    fills one file after the other, and so cannot share rows out evenly over a number of files.
+    No shard is empty: with fewer rows than shards, each row is a shard. PyArrow's `write_dataset`
+    fills one file after another, so it cannot divide rows evenly.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

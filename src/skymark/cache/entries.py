@@ -40,7 +40,7 @@ FINGERPRINT = re.compile(r"^(?P<title>.+?)-(?P<fingerprint>[0-9a-f]{12,32})(?P<f
 
 
 class Entry(Frozen):
-    """A directory of the cache, as it is now."""
+    """Current state of a directory of the cache."""
 
     path: Path
     name: str
@@ -52,7 +52,7 @@ class Entry(Frozen):
     last_used: Moment
     owner: str
     lease: str | None
-    """Who builds or uses it; None where nobody does."""
+    """Builder or user of the entry; None without one."""
     sealed: bool = False
 
 
@@ -101,7 +101,7 @@ def lease_of(root: Path, path: Path, kind: str) -> str | None:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of all files below a path, links not followed."""
+    """Return the bytes of all files below a path, without following links."""
     try:
         if not path.is_dir() or path.is_symlink():
             return path.lstat().st_size
@@ -147,7 +147,7 @@ class Cleaned(Frozen):
     name: str
     size_bytes: int
     kept: str | None = None
-    """Why it is still there."""
+    """Reason why the entry was not removed."""
 
 
 def clean(
@@ -162,10 +162,10 @@ def clean(
 
     Args:
         root: directory of the caches.
-        names: of the entries, as `entries` has them; none means all.
-        kinds: of the entries; none means any.
-        unused_days: leave those that were used later.
-        dry: remove nothing, and say what would go.
+        names: names of the entries, as in `entries`; empty for all.
+        kinds: kinds of the entries; empty for all.
+        unused_days: leave entries that were used in this time.
+        dry: remove nothing, and list the entries that would be removed.
 
     Raises:
         UsageError: there is no such entry.

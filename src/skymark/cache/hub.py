@@ -49,7 +49,7 @@ class HubTables(NamedTuple):
     """The Parquet files of a data set at one commit."""
 
     revision: str
-    """The branch, tag or commit that was asked for."""
+    """Requested branch, tag or commit."""
     commit: str
     tables: list[ParquetTable]
 
@@ -70,11 +70,11 @@ def parse(data: str) -> HubReference:
 
 
 def table_of(path: str, size_bytes: int | None = None) -> ParquetTable:
-    """Tell a Parquet file's configuration and split from its path.
+    """Return a Parquet file's table, with the configuration and split from its path.
 
-    Known are ``CONFIGURATION/SPLIT-00000-of-00003.parquet``, ``data/SPLIT-…``, ``SPLIT-…``,
-    ``CONFIGURATION/SPLIT/0000.parquet`` and ``CONFIGURATION/partial-SPLIT/0000.parquet``; any
-    other file is of the split ``train``.
+    The known forms are ``CONFIGURATION/SPLIT-00000-of-00003.parquet``, ``data/SPLIT-…``,
+    ``SPLIT-…``, ``CONFIGURATION/SPLIT/0000.parquet`` and
+    ``CONFIGURATION/partial-SPLIT/0000.parquet``. Other files get the split ``train``.
     """
     folders = list(PurePosixPath(path).parent.parts)
     stem = PurePosixPath(path).stem
@@ -97,14 +97,14 @@ def chosen_tables(
     """Return the files of the requested configuration and split, in order.
 
     Args:
-        reference: to the data set.
-        tables: all that it has.
-        usual_configuration: taken where none is asked for.
-        usual_split: taken where none is asked for; None for all of them.
+        reference: the user's name for the data set.
+        tables: all files of the data set.
+        usual_configuration: default configuration.
+        usual_split: default split; None for all splits.
 
     Raises:
         UnknownNameError: there is no such configuration or split.
-        DataError: there are several configurations and none is asked for.
+        DataError: there are several configurations, and the reference names none.
     """
     configuration, _, split = (reference.split or "").rpartition("/")
     configurations = sorted({table.configuration for table in tables})
@@ -131,7 +131,7 @@ def chosen_tables(
 
 
 def parquet_tables(reference: HubReference) -> HubTables:
-    """Ask for the Parquet files of a data set, or for those of the Hub's own conversion.
+    """List the Parquet files of a data set, or the files of the Hub's own conversion.
 
     Raises:
         DataError: the Hub cannot be reached, has no such data set, or no Parquet file of it.
@@ -152,16 +152,16 @@ def parquet_tables(reference: HubReference) -> HubTables:
             if tables:
                 return HubTables(revision, str(info.sha), tables)
     raise DataError(
-        f"{HUB}{name} holds no Parquet file, nor has the Hub converted it; "
+        f"{HUB}{name} holds no Parquet file, and the Hub has not converted it; "
         "download it and give the folder"
     )
 
 
 def downloaded(name: str, path: str, commit: str) -> Path:
-    """Return a file of a data set, fetched into the Hub's cache where it is not there yet.
+    """Return a file of a data set, downloaded into the Hub's cache if absent.
 
-    The cache is the one that ``HF_HUB_CACHE`` names now: the client itself looks once, when it is
-    imported.
+    The cache is the present value of ``HF_HUB_CACHE``: the client reads the variable only once, on
+    import.
     """
     with reached(f"{HUB}{name}/{path}"):
         from huggingface_hub import hf_hub_download

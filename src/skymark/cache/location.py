@@ -24,7 +24,7 @@ def cache_directory() -> Path:
 
 
 def root_of(chosen: Path | None) -> Path:
-    """Return the directory of the caches: the one that was chosen, else this user's."""
+    """Return the directory of the caches: the chosen directory, else this user's."""
     return (chosen or cache_directory()).expanduser().resolve()
 
 
@@ -32,7 +32,7 @@ def require_policy(policy: str | None, root: object) -> None:
     """Refuse an unknown policy, and a directory of caches without a policy.
 
     Raises:
-        UsageError: it is so.
+        UsageError: the policy is unknown or missing.
     """
     if policy is None and root is not None:
         raise UsageError(
@@ -43,7 +43,7 @@ def require_policy(policy: str | None, root: object) -> None:
 
 
 def own_cache(cache: Path | None = None) -> Path:
-    """Return the directory of code and keys: a cache, or the usual one where others may write.
+    """Return the directory of code and keys: the cache, or the default if others may write to it.
 
     Args:
         cache: the directory of data; None for `cache_directory`.
@@ -81,7 +81,7 @@ def make_shared_folder(directory: Path) -> None:
 
 
 def open_to_readers(directory: Path) -> None:
-    """Let the group read a directory and all below it, and let not everybody write there."""
+    """Let the group read a directory and all below it, and stop others from writing there."""
     for folder, _, names in os.walk(directory):
         _set_mode(Path(folder), stat.S_IRGRP | stat.S_IXGRP)
         for name in names:
@@ -92,7 +92,7 @@ def open_to_readers(directory: Path) -> None:
 
 
 def writable(directory: Path) -> None:
-    """Give the right to write back to a directory and those below it, so that it can be removed."""
+    """Restore the right to write to a directory and its subdirectories, so it can be removed."""
     for folder, _, _ in os.walk(directory):
         _set_mode(Path(folder), stat.S_IRWXU)
 
@@ -126,7 +126,7 @@ def _set_mode(path: Path, more: int) -> None:
 
 
 class Policy(StrEnum):
-    """A way to keep the caches of many jobs apart, or to have them share one."""
+    """A way to separate or share the caches of many jobs."""
 
     AUTO = "auto"
     PER_JOB = "per-job"
@@ -155,7 +155,7 @@ class Policy(StrEnum):
 DATA_VARIABLE = "SKYMARK_CACHE_DATA"
 """Directory of the converted data set, under the policies that convert it."""
 JOB_VARIABLE = "SKYMARK_CACHE_JOB"
-"""Directory of the job, for libraries that are told theirs by an argument (`streaming`)."""
+"""Directory of the job, for libraries that take theirs as an argument (`streaming`)."""
 HUGGING_FACE = "huggingface"
 MODULES = f"{HUGGING_FACE}/modules"
 """Code that the libraries of Hugging Face fetch and import."""
@@ -173,15 +173,15 @@ def folder_of(addresses: Sequence[str]) -> str:
 
 
 def library_variables(directory: Path, folder: str) -> dict[str, str]:
-    """Return the variables that send every library below one directory, and make the folders.
+    """Return the variables that put every library's cache below one directory; make the folders.
 
-    ``HF_HOME`` is left as it is, for the user's token lies there; all caches in it have a
-    variable of their own. Code goes where only the user writes.
+    ``HF_HOME`` stays, because the user's token is there; every cache in it has a variable of its
+    own. Code goes to a directory that only the user may write to.
 
     Args:
-        directory: of a job, or of what is being built.
-        folder: for tar shards: those of different data sets may have the same names, and get a
-            folder each; see `folder_of`.
+        directory: directory of a job or a build.
+        folder: folder of the data set's tar shards, because shards of two data sets may have the
+            same names; see `folder_of`.
     """
     home = directory / HUGGING_FACE
     places = {
@@ -214,7 +214,7 @@ FILES = "rows-*.parquet"
 KEPT_VARIABLE = "SKYMARK_CACHE_ROWS"
 """Directory of the files."""
 OF_VARIABLE = "SKYMARK_CACHE_ROWS_OF"
-"""Fingerprint of the data that they stand in for: no run of other data takes them for its own."""
+"""Fingerprint of the data that the files stand in for, so that no run of other data uses them."""
 
 
 def stand_in_variables(fingerprint: str, directory: Path) -> dict[str, str]:

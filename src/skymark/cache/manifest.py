@@ -24,7 +24,7 @@ LOCK = ".lock"
 
 
 def lay_over(lower: Path, directory: Path) -> None:
-    """Fill a directory with the folders of another, and links to its files."""
+    """Copy the folders of a directory to another, with links to its files."""
     for folder, folders, names in os.walk(lower):
         place = directory / os.path.relpath(folder, lower)
         place.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class CachedFile(Frozen):
-    """A file as it was when the cache was built."""
+    """State of a file when the cache was built."""
 
     size_bytes: Count
     sha256: str
@@ -62,7 +62,7 @@ class CacheManifest(Frozen):
 
     data_set: str
     fingerprint: str
-    """Of the sources, the way they were read and the library's version."""
+    """Digest of the sources, the options of the call and the library's version."""
     data: str | None = None
     """Address of the data of runs, where a suite read it; its sources have a file of their own."""
     sources: tuple[Source, ...] = ()
@@ -73,7 +73,7 @@ class CacheManifest(Frozen):
 
 
 def digests_of(directory: Path) -> dict[str, CachedFile]:
-    """Return size and digest of every file below a directory; lock files are removed."""
+    """Return the size and digest of every file below a directory; remove lock files."""
     files = {}
     for name, entry in sorted(entries_below(directory)):
         if name.endswith(LOCK):
@@ -85,7 +85,7 @@ def digests_of(directory: Path) -> dict[str, CachedFile]:
 
 
 def write_manifest(entry: Path, manifest: CacheManifest) -> None:
-    """Write the manifest of an entry that is being built; seal what is to be sealed."""
+    """Write the manifest of an entry that is being built, and seal the entry if required."""
     write_whole(entry / MANIFEST, manifest.model_dump_json(indent=1).encode())
     if manifest.sealed:
         for folder, _, names in os.walk(entry, topdown=False):
@@ -127,7 +127,7 @@ def is_whole(entry: Path) -> bool:
 
 
 def require_sound(entry: Path) -> CacheManifest:
-    """Return the manifest of an entry whose files are there in their sizes and may be read.
+    """Return the manifest of an entry whose files are readable and have the right sizes.
 
     Raises:
         CacheError: it is not so.

@@ -110,14 +110,14 @@ def provided(
     """Prepare a cache for a job, protect it from removal, and clean up after the job.
 
     Args:
-        policy: any but `Policy.AUTO`, which is decided before.
-        recipe: of the data set; None where the policy needs none.
+        policy: any policy except `Policy.AUTO`, which the caller resolves.
+        recipe: recipe of the data set; None if the policy needs none.
         root: directory of the caches.
-        variables: this process's, which tell the job.
-        announce: told what is done.
-        addresses: of the data set, where there is no recipe.
+        variables: environment variables, which identify the job.
+        announce: callback for messages about progress.
+        addresses: addresses of the data set, without a recipe.
         turn: number of jobs that start before this one.
-        stagger_s: between the starts of two jobs.
+        stagger_s: seconds between the starts of two jobs.
 
     Yields:
         The variables to give to the job.
@@ -166,7 +166,7 @@ def wait_for_turn(
     *,
     announce: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Wait by this job's turn, so that jobs which come at once start one after the other."""
+    """Wait for this job's turn, so that simultaneous jobs start one after another."""
     if turn:
         announce(f"waiting {turn * stagger_s:g} s, for {turn} jobs come first")
         time.sleep(turn * stagger_s)

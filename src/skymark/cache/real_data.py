@@ -1,7 +1,7 @@
-"""Real data of runs, kept as sealed Parquet of a reader's rows, every value as it is.
+"""Real data of runs, stored as sealed Parquet of a reader's rows, every value unchanged.
 
-What `skymark run --data` names is not read by a library but by the suite, which takes folders of
-images, tar shards and the Hub besides tables. So it is the suite's rows that are kept.
+The suite, not a library, reads the data of `skymark run --data`: folders of images, tar shards,
+the Hub and tables. So the cache stores the suite's rows.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from skymark.model.errors import CacheError, DataError
 
 GROUP_ROWS = 10_000
 VALUE_BYTES = 8
-"""Of a value that is neither text nor bytes, roughly."""
+"""Approximate size of a value other than text or bytes."""
 
 
 def write_rows(data: NamedData, directory: Path) -> None:
-    """Write all rows in order, in one pass; another file begins where types change.
+    """Write all rows in order, in one pass; start another file when types change.
 
-    Types are not widened over files, so what is read back is what the reader yielded.
+    Types are not widened over files, so reading returns exactly the reader's values.
 
     Raises:
         DataError: a row cannot be read, or its values cannot be kept as Parquet.
@@ -63,7 +63,7 @@ def write_rows(data: NamedData, directory: Path) -> None:
 
 
 def _tables(data: NamedData) -> Iterator[tuple[str, Any]]:
-    """Yield a table for each row group, with the place of its first row."""
+    """Yield a table for each row group, with the index of its first row."""
     import pyarrow as pa
 
     for places, rows in _groups(data.rows()):
@@ -78,7 +78,7 @@ def _tables(data: NamedData) -> Iterator[tuple[str, Any]]:
 def _groups(
     rows: Iterable[tuple[str, tuple[Any, ...]]],
 ) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
-    """Gather rows to groups of about `GROUP_BYTES`."""
+    """Gather rows into groups of about `GROUP_BYTES`."""
     first, held, held_bytes = "", list[tuple[Any, ...]](), 0
     for place, values in rows:
         first = first or place
@@ -110,7 +110,7 @@ LONGEST_NAME = 60
 
 
 def real_data_entry(root: Path, data: NamedData) -> Path:
-    """Return the directory of the kept rows of data, there or not."""
+    """Return the directory of the stored rows of data, whether it exists or not."""
     digest = digest_of([LAYOUT, data.fingerprint])
     return root.resolve() / CONVERTED / f"{_title(data)}-{digest[:16]}{SUFFIX}"
 
@@ -120,7 +120,7 @@ def build_real_data(
     data: NamedData,
     announce: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Keep the rows of data, if no process has, and return the entry.
+    """Store the rows of data, if no process has, and return the entry.
 
     Raises:
         DataError: a row cannot be read.

@@ -35,7 +35,7 @@ fcntl.flock = lambda *_: None
 """
 """Beginning of a builder's program: its directory is its own, and not every file system locks."""
 BUILD_LIMIT_S = 6 * 3600.0
-"""Longest time of a build, unless another one is given."""
+"""Default limit on the time of a build."""
 LOAD = {
     "datasets": f"""\
 {UNLOCKED}
@@ -59,7 +59,7 @@ for _ in files:
 
 
 class Recipe(Frozen):
-    """A data set, and the way its cache is built. Building one contacts nobody."""
+    """A data set and the way its cache is built. Making a recipe uses no network."""
 
     sources: tuple[Source, ...] = ()
     field: str | None = None
@@ -75,7 +75,7 @@ class Recipe(Frozen):
 
     @property
     def kind(self) -> str | None:
-        """The kind of data; None for data that only a command of the user's reads."""
+        """The kind of data; None for data that only the user's command reads."""
         return kind_of(self.sources) if self.sources else None
 
     @property
@@ -137,7 +137,7 @@ class Recipe(Frozen):
 
     @property
     def snippet(self) -> str:
-        """The call that reads the data set, for a program of the user's."""
+        """The call that reads the data set, for the user's program."""
         if self.library is None:
             return ""
         if self.library == "webdataset":
@@ -166,10 +166,10 @@ class Recipe(Frozen):
         )
 
     def fill(self, variables: Mapping[str, str]) -> None:
-        """Let the library, or the user's command, fill the caches that variables name.
+        """Fill the caches named by variables, with the library or the user's command.
 
         Raises:
-            CacheError: it failed; the message has the tail of what it wrote.
+            CacheError: it failed; the message has the end of its output.
         """
         if self.prepare:
             command = list(self.prepare)
@@ -190,20 +190,20 @@ def recipe_of(
     needs_library: bool = True,
     look: Callable[[str], tuple[Source, ...]] = look_at_all,
 ) -> Recipe:
-    """Look at sources and at the library that is to read them, and return the recipe.
+    """Inspect the sources and the library that reads them, and return the recipe.
 
     Args:
         sources: ``ADDRESS`` or ``SPLIT=ADDRESS``.
-        field: key of a JSON file that holds the rows.
+        field: key of the rows in a JSON file.
         prepare: a command that fills the caches, in place of the library's own call.
-        python: interpreter that has the library.
+        python: interpreter with the library.
         limit_s: longest time of a build.
         needs_library: whether the library builds anything.
-        look: looks at a source, which may have several files.
+        look: function that inspects a source, which may have several files.
 
     Raises:
-        UsageError: nothing says how the data is read.
-        CacheError: a source, the interpreter or the library is not there.
+        UsageError: the kind of data is unknown, and there is no command.
+        CacheError: a source, the interpreter or the library is missing.
     """
     if not sources and not prepare:
         raise UsageError("name the data set's files, or a command that fetches it with --prepare")
@@ -250,17 +250,17 @@ def version_of(library: str, python: str) -> str:
 def run_builder(
     command: Sequence[str], variables: Mapping[str, str], failure: str, limit_s: float
 ) -> None:
-    """Run a program that builds a cache; it ends with this process.
+    """Run a program that builds a cache, and end it with this process.
 
     Args:
         command: the program with its arguments.
-        variables: to give to it, beside this process's.
-        failure: what is said first if it fails.
-        limit_s: longest time that it may take.
+        variables: environment variables to add to this process's.
+        failure: beginning of the message if it fails.
+        limit_s: longest time of the program.
 
     Raises:
         CacheError: it failed or took too long; the message has the exceptions of a traceback, else
-            the tail of what it wrote.
+            the end of its output.
     """
     try:
         done = run_tied(command, {**os.environ, **variables}, limit_s=limit_s)

@@ -1,10 +1,10 @@
 """Claims on entries of the cache, and file systems without locks.
 
-A user first notes its use and then looks whether somebody removes the entry; who removes it first
-takes the entry and then looks for users. So at least one of the two sees the other.
+A user records its use and then looks for a process that removes the entry. A remover takes the
+entry and then looks for users. So at least one of the two sees the other.
 
-Lustre without ``-o flock`` answers ENOSYS, NFS without a lock daemon ENOLCK. Libraries then fail,
-or wait for ever. Nothing of skymark's own caches rests on such locks.
+Lustre without ``-o flock`` answers ENOSYS, NFS without a lock daemon ENOLCK. Libraries then fail
+or wait for ever. skymark's own caches do not need such locks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from skymark.machine.private_directory import private_directory
 from skymark.model.errors import CacheError, UsageError
 
 CLAIMS = ".leases"
-"""Directory of leases, beside the entries that they are of."""
+"""Directory of leases, beside their entries."""
 POLL_S = 0.1
 LONGEST_NAME = 60
 
@@ -52,9 +52,9 @@ def users_of(entry: Path, leases: Leases | None = None) -> list[Tenant | None]:
 
 @contextmanager
 def using(entry: Path, announce: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Keep an entry, there or not yet, from being removed.
+    """Protect an entry from removal, whether it exists or not.
 
-    Where leases cannot be written, as in a cache of another user, it is used without one.
+    A user without the right to write leases, as in another user's cache, uses it without one.
     """
     lease = _note_use(entry)
     try:
@@ -77,10 +77,10 @@ def taken_when_free(
     """Take the one lease of an entry, after all earlier holders.
 
     Args:
-        entry: there or not.
-        announce: told once who is waited for.
-        unless: tells that the wait has become needless; then None is returned.
-        busy: the word for the holder's work.
+        entry: directory of the entry, whether it exists or not.
+        announce: callback for one message with the holder's name.
+        unless: whether the wait has become needless; the result is then None.
+        busy: verb for the holder's work.
     """
     leases, told = claims_beside(entry), False
     while not unless():
@@ -111,8 +111,8 @@ def fetching_alone(
     """Return the barrier around filling a cache that several runs share.
 
     Args:
-        variables: this process's, which name the directory where a policy has chosen one.
-        announce: told what is waited for.
+        variables: environment variables, which name the directory if a policy has chosen one.
+        announce: callback for messages about waiting.
     """
     chosen = variables.get(JOB_VARIABLE)
     return nullcontext() if chosen is None else exclusively(Path(chosen), announce)
@@ -173,9 +173,9 @@ NOT_LOCKED = ".tar"
 
 
 def refused_locks(directory: Path) -> str | None:
-    """Return the words with which the file system of a directory refuses locks.
+    """Return the error text with which the file system of a directory refuses locks.
 
-    None where it has locks, or where this user may not write there.
+    None if it has locks, or if this user may not write there.
     """
     try:
         make_shared_folder(directory)
@@ -190,11 +190,11 @@ def require_locks(root: Path, instead: str) -> None:
     """Refuse a directory of caches whose file system has no locks.
 
     Raises:
-        CacheError: it is so; the message ends with the next step.
+        CacheError: the file system refuses locks; the message ends with the next step.
     """
     if (words := refused_locks(root)) is not None:
         raise CacheError(
-            f"the file system of {root} refuses locks ({words}), which libraries need there; "
+            f"the file system of {root} refuses locks ({words}), and libraries need them there; "
             f"{instead}"
         )
 
@@ -205,13 +205,13 @@ def root_of_jobs(
     addresses: Sequence[str],
     announce: Callable[[str], None] = lambda _: None,
 ) -> Path:
-    """Return the directory below which jobs have theirs: a root, or one on this machine's own disk.
+    """Return the parent of the jobs' directories: the root, or a directory on this machine's disk.
 
     Args:
         root: directory of the caches.
-        policy: of the job's caches.
-        addresses: of its data; none where they are not known.
-        announce: told where a job's directory lies instead.
+        policy: policy of the job's caches.
+        addresses: addresses of its data; empty if unknown.
+        announce: callback for a message about another directory.
 
     Raises:
         CacheError: the policy needs locks below the root, and its file system refuses them.
@@ -221,8 +221,8 @@ def root_of_jobs(
     if policy in {Policy.PER_JOB, Policy.STAGGERED}:
         require_locks(
             root,
-            f"choose shared, prebuilt, parquet or parquet+shared in place of {policy}, which need "
-            "none there, or a --cache-root on a disk of this machine",
+            f"choose shared, prebuilt, parquet or parquet+shared in place of {policy}, because "
+            "they need no locks there, or a --cache-root on a disk of this machine",
         )
     if (words := refused_locks(root)) is None:
         return root
@@ -231,13 +231,13 @@ def root_of_jobs(
     except UsageError as error:
         raise CacheError(f"{error}, or set TMPDIR") from error
     require_locks(own, "set TMPDIR to a directory on a disk of this machine")
-    announce(f"the file system of {root} refuses locks ({words}): this job's lie below {own}")
+    announce(f"the file system of {root} refuses locks ({words}): this job's caches are in {own}")
     return own
 
 
 @contextmanager
 def unlocked(directory: Path) -> Iterator[None]:
-    """Let this process's locks succeed while the file system of its own directory has none."""
+    """Let every lock of this process succeed if the file system of its directory has no locks."""
     if refused_locks(directory) is None:
         yield
         return

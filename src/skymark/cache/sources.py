@@ -28,7 +28,7 @@ HUB_FILE = re.compile(r"hf://datasets/(?P<name>[^/@]+/[^/@]+)@(?P<revision>[^/]+
 
 
 class Source(Frozen):
-    """A file of a data set as it was when it was looked at."""
+    """State of a data set's file when skymark looked at it."""
 
     address: str
     split: str = "train"
@@ -127,7 +127,7 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
     kinds = {KINDS.get(Path(source.name).suffix.casefold()) for source in sources}
     if len(kinds) > 1:
         named = ", ".join(sorted(str(kind or "unknown") for kind in kinds))
-        raise UsageError(f"the sources are of several kinds ({named}); give those of one data set")
+        raise UsageError(f"the sources are of several kinds ({named}); give one data set's files")
     return next(iter(kinds), None)
 
 
@@ -180,7 +180,7 @@ class Change(Frozen):
     """Change of a source."""
 
     message: str
-    """What a library says of it, as people meet it."""
+    """A library's message for this change."""
     text: str
     """The source, and what became of it."""
     action: str

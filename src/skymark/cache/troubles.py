@@ -29,15 +29,15 @@ LEAST_FREE_BYTES = 100_000_000
 """Of a disk that counts as full."""
 INFO = "dataset_info.json"
 ARROW_END = b"\x00\x00\x00\x00"
-"""Of an Arrow stream: an end-of-stream mark, whose length is zero (Arrow columnar format, IPC)."""
+"""End-of-stream mark of an Arrow stream, with a length of zero (Arrow columnar format, IPC)."""
 HALF = ".incomplete"
-"""Suffix of what `datasets` and the hub's client have begun and not ended."""
+"""Suffix of unfinished files of `datasets` and the Hub's client."""
 
 UNREADABLE = "Can't read {}"
 DENIED = "Permission denied: {}"
 FULL = "No space left on device"
 MOST_SOURCES = 20
-"""Sources of one cache that are named; others are counted."""
+"""Most sources of one cache to list by name; the rest are counted."""
 ANEW = "skymark cache clean its entry, then build it again"
 
 
@@ -45,7 +45,7 @@ class Trouble(Frozen):
     """Fault of a cache."""
 
     message: str
-    """What a library says of it, as people meet it."""
+    """A library's message for this fault."""
     path: str
     cause: str
     action: str
@@ -142,7 +142,7 @@ def _of_files(directory: Path) -> Iterator[Trouble]:
                     message=UNREADABLE.format(f"{name.removesuffix(HALF)[:12]}…"),
                     path=str(place),
                     cause="a process was killed, or still works, while it built the cache here",
-                    action="where none does, remove it; skymark's builds are private until whole",
+                    action="remove it if no process uses it; skymark's own builds appear complete",
                 )
     for name, entry in sorted(entries_below(directory)):
         path = directory / name

@@ -102,7 +102,7 @@ def test_what_is_not_whole_is_not_put_in_its_place(tmp_path):
     def is_whole(entry):
         return (entry / "marker").exists()
 
-    with pytest.raises(CacheError, match="is not whole"):
+    with pytest.raises(CacheError, match="is incomplete"):
         build_once(tmp_path / "entry", write("x"), is_whole=is_whole)
     assert not (tmp_path / "entry").exists()
 

@@ -114,7 +114,7 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_leaves_nothing(tmp_path, mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(StorageFullError, match=r"no space left for .* while it was built"):
+    with pytest.raises(StorageFullError, match=r"no space left for .* during its build"):
         converted(tmp_path, write_json(tmp_path / "rows.json"))
     assert [path.name for path in (tmp_path / "root" / "converted").iterdir()] == [".leases"]
 

@@ -212,7 +212,7 @@ def test_several_configurations_ask_for_a_choice(server):
 
 def test_a_dataset_without_parquet_is_refused(server):
     server.datasets["o/n"] = {"main": {"data.zip": b""}}
-    with pytest.raises(DataError, match="holds no Parquet file, nor has the Hub converted it"):
+    with pytest.raises(DataError, match="holds no Parquet file, and the Hub has not converted it"):
         open_source("hf://o/n")
 
 
