@@ -163,7 +163,7 @@ def cloud_prices(session: nox.Session) -> None:
 
 @nox.session
 def reference(session: nox.Session) -> None:
-    """Make docs/api.md and docs/reference from the code (seconds)."""
+    """Make the pages of docs/reference from the code (seconds)."""
     session.run("python", "-m", "tests.reference_pages")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from tests.reference_pages import api, commands, declared, loading
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "docs/api.md": api.page,
+    "docs/reference/api.md": api.page,
     "docs/reference/adapters.md": loading.adapters_page,
     "docs/reference/causes.md": declared.causes_page,
     "docs/reference/commands.md": commands.commands_page,
