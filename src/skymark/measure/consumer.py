@@ -1,4 +1,4 @@
-"""Between two waits: consumers of batches, and their copies to an accelerator."""
+"""Consumers of batches between two waits, and copies of batches to an accelerator."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class StepTotals:
-    """The training steps of a pass; those of several passes or processes add up."""
+    """Training steps of a pass; several passes or processes add up."""
 
     steps: int = 0
     busy_ns: int = 0
     launch_ns: int = 0
-    """Time in which steps were handed to the device, of those of which it is known."""
+    """Time of handing steps to the device, summed over the steps with a known time."""
     flops: int = 0
-    """Floating-point operations, of the steps of which they are counted."""
+    """Floating-point operations of the steps that count them."""
     peak_flops_per_s: float | None = None
-    """Of one device; None where it is unknown."""
+    """Peak of one device; None if it is unknown."""
 
     def plus(self, other: StepTotals) -> StepTotals:
         """Return both together."""
@@ -49,19 +49,19 @@ class Consumer(ABC):
     """The use of batches between the waits."""
 
     def prepare(self, batch: Any) -> None:
-        """Get ready for batches as long as this one: the first and each odd one; in no figure."""
+        """Get ready for batches of a new length, outside the timed figures."""
 
     @abstractmethod
     def consume(self, batch: Any) -> int:
         """Use a batch, wait until that is done, and return the ns an accelerator was busy."""
 
     def take_work(self) -> StepTotals | None:
-        """Return the steps made since the last call; None of a consumer that makes none."""
+        """Return the steps since the last call; None for a consumer without steps."""
         return None
 
 
 def work_of(consumer: Consumer | None) -> StepTotals | None:
-    """Return the steps that a consumer made since it was last asked; None where it makes none."""
+    """Return a consumer's steps since the last call; None for a consumer without steps."""
     return None if consumer is None else consumer.take_work()
 
 
@@ -71,7 +71,7 @@ class Sleeper(Consumer):
     Args:
         think_ns: time to sleep after each batch.
         clock: monotonic nanoseconds.
-        sleep: how to let it pass, in seconds.
+        sleep: sleeps for a time in seconds.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class Sleeper(Consumer):
 
 @dataclass(frozen=True)
 class Transfer:
-    """Bytes and nanoseconds of copies; those of several passes or processes add up."""
+    """Bytes and nanoseconds of copies to a device; several passes or processes add up."""
 
     moved_bytes: int = 0
     """Bytes of batches that were copied to the device."""
     moving_ns: int = 0
-    """Time in which a caller waited for that."""
+    """Time in which the caller waited for these copies."""
     copied_bytes: int = 0
     """Bytes of a plain buffer as large as a batch."""
     copying_ns: int = 0
-    """Time of a copy of it to the device."""
+    """Time to copy that buffer to the device."""
 
     def plus(self, other: Transfer) -> Transfer:
         """Return both together."""
@@ -115,12 +115,12 @@ class Transfer:
 
     @property
     def moved_bytes_per_s(self) -> float | None:
-        """Rate at which batches were copied; None where nothing was."""
+        """Rate of copied batches; None without a copy."""
         return _per_s(self.moved_bytes, self.moving_ns)
 
     @property
     def copied_bytes_per_s(self) -> float | None:
-        """Rate of the plain copies; None where there was none."""
+        """Rate of the plain copies; None without a copy."""
         return _per_s(self.copied_bytes, self.copying_ns)
 
 

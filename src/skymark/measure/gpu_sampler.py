@@ -34,7 +34,7 @@ DUTY = 0.05
 STOP_S = 1.0
 """Longest wait for the thread's end."""
 PROCESSES_EVERY = 10
-"""Samples between two looks at the processes on a GPU."""
+"""Samples between two queries of the processes on a GPU."""
 
 
 class GpuSampler:
@@ -49,8 +49,8 @@ class GpuSampler:
         """Begin to watch, until `close`; nothing is counted yet.
 
         Args:
-            when_lost: called, from any thread, when a GPU stops to answer. A program that
-                computes on it may wait for ever.
+            when_lost: called from any thread when a GPU stops answering. A program that computes on
+                it may wait for ever.
             on: False for a round on the host: the sampler does nothing.
             interval_s: time between two samples.
         """
@@ -72,7 +72,7 @@ class GpuSampler:
     def end(self) -> tuple[GpuUse, ...] | None:
         """Return the use of each GPU since `begin`; None without a GPU, or after a loss.
 
-        If the driver names processes of this tree, GPUs without one are not among them.
+        If the driver lists processes of this tree, GPUs without such a process are dropped.
         """
         uses: list[GpuUse] = []
         ours: list[GpuUse] = []
@@ -118,7 +118,7 @@ class GpuSampler:
                 ledger.sample()
 
     def _answers(self, ask: Callable[[], None]) -> bool:
-        """Whether all GPUs answer a question to the driver; if not, call `when_lost`."""
+        """Return whether all GPUs answer the driver; if not, call `when_lost`."""
         try:
             ask()
         except GpuLostError:
@@ -147,7 +147,7 @@ class _Ledger:
         self._begin_j = self._energy_j()
 
     def sample(self) -> None:
-        """Ask the driver once."""
+        """Sample the driver once."""
         import pynvml
 
         handle = self._unit.handle
@@ -166,7 +166,7 @@ class _Ledger:
         self._samples += 1
 
     def settled(self) -> GpuUse:
-        """Take the last sample, the energy first, and return what was seen."""
+        """Take the last sample, the energy first, and return the use."""
         end_j = self._energy_j()
         self.sample()
         self._look_at_processes()
@@ -176,7 +176,7 @@ class _Ledger:
         return GpuUse(
             index=self._unit.index,
             name=self._unit.name,
-            # The first sample tells of the time before.
+            # The first sample describes the time before.
             kernel_share=_mean(self._utilisation[1:]),
             sm_clock_mhz=_mean(self._clocks_mhz),
             power_w=_mean(self._powers_w),
@@ -195,10 +195,10 @@ class _Ledger:
         return None if found is None else found / 1e3
 
     def _look_at_processes(self) -> None:
-        """Note the processes that are not of this process's tree.
+        """Record the processes outside this process's tree.
 
-        In a container the driver may give the host's numbers of processes, so that ours look like
-        others. There, others count only beside one of ours.
+        In a container the driver may report the host's process ids, so our own look foreign. There,
+        foreign processes count only beside one of our own.
         """
         running = processes_on(self._unit.handle) or ()
         tree = tree_of(os.getpid(), process_table())

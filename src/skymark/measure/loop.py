@@ -1,4 +1,4 @@
-"""The timed loop: the clock starts before a batch is asked for and stops when it can be used."""
+"""Timed loop: the clock runs from the request for a batch until the batch is usable."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Clock = Callable[[], int]
 """A monotonic clock in nanoseconds."""
 
 GoOn = Callable[[int, int, int], int]
-"""Returns for how many ns more a pass goes on, 0 to end it; given the number of batches so far, and
-the ns until the first and the last of them arrived, the preparing of a consumer left out."""
+"""Returns the ns by which a pass continues, 0 to end it. It gets the number of batches, and the ns
+until the first and the last batch arrived, without the consumer's preparation."""
 
 FOREVER_NS = 1 << 62
 """A time limit that no pass reaches: 146 years."""
@@ -30,10 +30,10 @@ LEAST_KEY = -(1 << 63)
 """The least hash that Python gives on 64 bits."""
 
 KEYS = 1 << 64
-"""How many hashes there are, from `LEAST_KEY` on."""
+"""Number of different hashes, from `LEAST_KEY` on."""
 
 EXAMINED = 16
-"""One batch in so many is examined, whatever is kept."""
+"""One batch in this many is examined, in addition to kept batches."""
 
 
 @dataclass
@@ -51,32 +51,32 @@ class Pass:
     think_ns: int = 0
     """Time between the waits, in which the batches were consumed."""
     busy_ns: int = 0
-    """The part of it in which an accelerator computed, or was slept for."""
+    """Part of `think_ns` in which an accelerator computed, or the consumer slept in its place."""
     complete: bool = True
     transfer: Transfer | None = None
-    """The copies to an accelerator in the waits; `timed_pass` knows of none."""
+    """Copies to an accelerator in the waits; `timed_pass` leaves it None."""
     work: StepTotals | None = None
-    """The training steps between the waits; `timed_pass` knows of none."""
+    """Training steps between the waits; `timed_pass` leaves it None."""
 
 
 def end(arrived: int, first_ns: int, last_ns: int) -> int:
-    """End a pass when its time is over, whatever arrived; see `GoOn`."""
+    """End a pass when its time is over; a `GoOn`."""
     del arrived, first_ns, last_ns
     return 0
 
 
 class Receiver:
-    """What is done with each batch as it arrives; this one trusts them."""
+    """Receiver of batches on arrival; the base class trusts them."""
 
     def receive(self, batch: Any) -> None:
         """Make sure that a batch is usable."""
 
     def index_of(self, batch: Any) -> bytes:
-        """Copy the index of a batch that was received, int64; in no figure."""
+        """Copy the index of a received batch, int64, outside the timed figures."""
         return np.array(batch["index"], np.int64).tobytes()
 
     def examine(self, batch: Any) -> None:
-        """Look more closely at a batch; in no figure."""
+        """Check a batch more closely, outside the timed figures."""
 
 
 def timed_pass(
@@ -94,26 +94,26 @@ def timed_pass(
 ) -> Pass:
     """Iterate once over a loader and time every wait.
 
-    Copying a batch's index, and examining and keeping batches, are skymark's own work, done between
-    the end of one wait and the beginning of the next: in no wait and not in the wall time.
+    Skymark copies indices, and examines and keeps batches, between two waits. This work counts
+    neither as a wait nor as wall time.
 
-    Which batches are kept or examined follows from a hash of `secret` and the time of arrival, to
-    the nanosecond: nobody can know before. Those with the least hashes are kept, so each is as
-    likely as any other (bottom-k sampling; Cohen and Kaplan, "Summarizing data using bottom-k
-    sketches", 2007), besides all that are shorter than the first.
+    A hash of `secret` and the arrival time in ns selects the batches to keep or examine, so no
+    loader can know them in advance. The least hashes win, so each batch is equally likely (bottom-k
+    sampling; Cohen and Kaplan, "Summarizing data using bottom-k sketches", 2007). Batches shorter
+    than the first are kept, too.
 
     Args:
         start: begins the pass and returns its iterator; part of the first batch's wait.
-        ready: blocks until a batch is usable; inside the clock. None where batches arrive ready.
-        keep: how many batches to keep whole for verification, besides short ones; 0 for none.
+        ready: blocks until a batch is usable; inside the clock. None if batches arrive ready.
+        keep: number of whole batches to keep for verification, besides short batches.
         stop_after_ns: end the pass after the batch that crosses this wall time.
-        go_on: asked whether to end it, each time that it would.
-        consumer: consumes each batch after its wait and before the next one; None for at once.
+        go_on: called each time the pass would end; may extend it.
+        consumer: consumes each batch between its wait and the next; None for no work.
         clock: monotonic nanoseconds.
         copy: makes a kept batch independent of the loader's buffers.
-        receiver: receives every batch, inside the clock; outside of it, copies every index and
-            examines the batches that are kept and one in `EXAMINED` of the others.
-        secret: decides which batches are kept; None for the system's entropy.
+        receiver: receives every batch inside the clock. Outside the clock it copies every index and
+            examines the kept batches and one in `EXAMINED` of the rest.
+        secret: seed of the selection of kept batches; None for the system's entropy.
 
     Returns:
         The waits and what is needed to verify them. `complete` is False if stopped early.
@@ -172,7 +172,7 @@ def timed_pass(
 
 
 class Sample:
-    """The batches with the least keys, and those that are kept whatever theirs.
+    """Kept batches: the batches with the least keys, and batches kept regardless of their key.
 
     Attributes:
         kept: copies of the batches, by number.
@@ -186,14 +186,14 @@ class Sample:
 
     @property
     def below(self) -> float:
-        """Batches of lower keys are to be offered; those of the others need not be."""
+        """Key below which a batch has to be offered."""
         return max(self._keep_below, LEAST_KEY + KEYS // EXAMINED)
 
     def offer(self, number: int, key: int, batch: Any, *, always: bool) -> float:
-        """Keep a copy of a batch if it is to be `always` kept or its key is low enough.
+        """Keep a copy of a batch if `always` is true or its key is low enough.
 
         Returns:
-            `below`, as it is now.
+            The new value of `below`.
         """
         if always:
             self.kept[number] = self._copy(batch)
@@ -210,10 +210,10 @@ class Sample:
 class IndexBytes:
     """The indices of a pass's batches, as they were on arrival, in one piece of memory.
 
-    A copy of its own for each would cost several times as much as the bytes do.
+    A separate copy per batch would cost several times as much.
 
     Attributes:
-        joined: the bytes of all, int64.
+        joined: the bytes of all indices, int64.
     """
 
     def __init__(self) -> None:
@@ -221,11 +221,11 @@ class IndexBytes:
         self._sizes: dict[int, int] = {}
 
     def note_size(self, number: int, size: int) -> None:
-        """Note the size of a batch in bytes; those of which none is noted are as the first."""
+        """Record the bytes of a batch; batches without a record are as large as the first."""
         self._sizes[number] = size
 
     def split(self, batches: int) -> list[NDArray[np.int64]]:
-        """Return the index of each of so many batches, int64 ``[B]``."""
+        """Return the index of each batch, int64 ``[B]``."""
         sizes = np.full(batches, self._sizes.get(0, 0))
         sizes[list(self._sizes)] = list(self._sizes.values())
         ends = (sizes.cumsum() // np.dtype(np.int64).itemsize).tolist()

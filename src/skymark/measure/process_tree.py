@@ -38,11 +38,11 @@ _spent_here_s = 0.0
 
 
 def cpu_seconds_of_tree(pid: int, exclude: Collection[int] = ()) -> float:
-    """Return the CPU seconds that a tree has used so far, children that ended included.
+    """Return the CPU seconds that a tree has used, including children that ended.
 
-    Made to be called in the process itself, right before and right after what is measured: the
-    difference is what was used in between, exact to the 10 ms tick for children that ended in
-    between and better for the rest. The cost of the calls themselves is taken out.
+    Call it in the process itself, right before and right after the measured work; the difference is
+    the CPU time in between. It is exact to the 10 ms tick for children that ended in between, and
+    better for the rest. The cost of the calls themselves is subtracted.
 
     Args:
         pid: the root of the tree.
@@ -62,11 +62,11 @@ def cpu_seconds_of_tree(pid: int, exclude: Collection[int] = ()) -> float:
 
 
 def pss_bytes(pid: int) -> int | None:
-    """Return a process's proportional set size: its memory, shared pages divided by their users.
+    """Return a process's proportional set size: shared pages divided by their users.
 
-    Pages of memory-mapped files count while they are mapped and resident. A process that has
-    ended has 0. None where the kernel does not tell (no ``smaps_rollup``, before Linux 4.14) or
-    may not (another user's process).
+    In bytes. Pages of memory-mapped files count while they are mapped and resident. A process that
+    has ended has 0. None without ``smaps_rollup`` (before Linux 4.14), or for another user's
+    process.
     """
     try:
         with (PROC / str(pid) / "smaps_rollup").open("rb") as file:
@@ -82,9 +82,9 @@ def pss_bytes(pid: int) -> int | None:
 
 
 def shared_bytes(pid: int) -> int | None:
-    """Return the part of a process's `pss_bytes` that is of pages which others have mapped, too.
+    """Return the part of a process's `pss_bytes` in pages that other processes map, too.
 
-    None where the kernel does not tell, 0 for a process that has ended.
+    None if the kernel does not report it, 0 for a process that has ended.
     """
     pss, private = 0, 0
     try:
@@ -101,7 +101,7 @@ def shared_bytes(pid: int) -> int | None:
 
 
 def pss_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int | None:
-    """Return the memory of a tree, as `pss_bytes`; None where that of a process is not known.
+    """Return the memory of a tree, as `pss_bytes`; None if a process's is unknown.
 
     Args:
         pid: the root of the tree.
@@ -115,9 +115,9 @@ def pss_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int | None:
 class TreeSampler:
     """Watches a process tree from outside, in a thread, between `begin` and `end`.
 
-    CPU time counts processes that start or end in between. A child that ended is known through
-    its parent, which waited for it; one that detached itself and then ended, by its last sample.
-    Also a context manager, which begins and ends.
+    CPU time counts processes that start or end in between. An ended child counts through the parent
+    that waited for it. A detached process that ended counts up to its last sample. Also a context
+    manager, which begins and ends.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class TreeSampler:
             pid: the root of the tree.
             interval_s: least time between two samples.
             exclude: processes left out, with everything below them.
-            forked_from: a process outside of the tree that only waits. Pages that it shares with
-                the tree count as the tree's alone.
+            forked_from: a process outside the tree that only waits. Pages that it shares with the
+                tree count as the tree's alone.
         """
         self._pid = pid
         self._forked_from = forked_from
@@ -161,7 +161,7 @@ class TreeSampler:
         self.end()
 
     def begin(self) -> None:
-        """Start to watch; what was used before does not count. Restarts a sampler that ended."""
+        """Start to watch; earlier use does not count. Restarts a sampler that ended."""
         self.end()
         self._stop.clear()
         self._ledger = _CpuLedger(self._pid, self._exclude)
@@ -187,7 +187,7 @@ class TreeSampler:
         )
 
     def resources(self) -> Resources:
-        """Return what the tree used between `begin` and `end`; empty before the first `end`."""
+        """Return the tree's use between `begin` and `end`; empty before the first `end`."""
         return self._resources
 
     def _watch(self) -> None:
@@ -219,17 +219,18 @@ class _CpuLedger:
         self._members: dict[tuple[int, float], Process] = {}
         self._excluded: dict[tuple[int, float], Process] = {}
         self._lost_s = 0.0
-        """Used by members that ended and that no member waited for."""
+        """CPU time of ended members that no member waited for."""
         self._foreign_s = 0.0
-        """Used by excluded processes that a member waited for, so its reaped time has them."""
+        """CPU time of excluded processes that a member waited for: its reaped time includes
+        them."""
         self.cpu_s = 0.0
 
     def update(self, table: Table) -> list[int]:
-        """Account for one look at the processes; returns the pids that run."""
+        """Add one sample of the processes and return the running pids."""
         roots = [self._pid] + [
             process.pid
             for process in self._members.values()
-            # Seen in the tree before: stays in it, also after it got another parent.
+            # A process seen in the tree before stays in it, even with a new parent.
             if process.pid in table and table[process.pid].started == process.started
         ]
         pids = set().union(*(tree_of(root, table, self._exclude) for root in roots))

@@ -1,1 +1,1 @@
-"""The words of the design as frozen types, and the errors. No I/O."""
+"""Domain model: frozen types and errors, without I/O."""

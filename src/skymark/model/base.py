@@ -1,4 +1,4 @@
-"""The base of every configuration and result type: frozen, strict about unknown keys."""
+"""Base of every configuration and result type: frozen, strict about unknown keys."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, V
 NonNegative = Annotated[FiniteFloat, Field(ge=0)]
 """A duration, a price or a share."""
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-"""A number of things, of bytes or of nanoseconds."""
+"""A count, or a number of bytes or nanoseconds."""
 Amount = Annotated[FiniteFloat, Field(ge=-1e60, le=1e60)]
 """A measured figure; its square is a number, too."""
 Moment = Annotated[
     AwareDatetime,
     Field(ge=datetime(1900, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC)),
 ]
-"""A time with its zone; far enough from the ends of the calendar to be calculated with."""
+"""A time with its zone, far enough from the ends of the calendar for arithmetic."""
 
 
 class Frozen(BaseModel):
-    """An immutable value that refuses unknown keys. Building one does no I/O."""
+    """Immutable value that refuses unknown keys. Building it does no I/O."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some fields changed, and nothing cached of what they were before."""
+        """Return a copy with some fields changed, without cached values."""
         copied = super().model_copy(update=update, deep=deep)
         for name in copied.__dict__.keys() - type(self).model_fields.keys():
             del copied.__dict__[name]
         return copied
 
     def changed(self, **values: Any) -> Self:
-        """Return it with other values of some fields, which are validated as if made so.
+        """Return a validated copy with other values of some fields.
 
         Raises:
-            ValidationError, or UsageError of a request: a field is unknown, or has no such value.
+            ValidationError, or UsageError of a request: a field is unknown or its value is invalid.
         """
         return type(self)(**{**dict(self), **values})
 

@@ -1,4 +1,4 @@
-"""Meaning and advice of each kind of cause, warning and finding, from ``causes.toml``."""
+"""Explanation and advice for each kind of cause, warning and finding, from ``causes.toml``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from skymark.model.base import Frozen
 
 Given = Literal["invalid", "unsupported", "skipped", "timeout", "failed", "warning", "doctor"]
-"""The status of a record with such a cause, a warning in a record, or a finding of `doctor`."""
+"""Status of a record with such a cause, a warning in a record, or a finding of `doctor`."""
 
 
 class Explanation(Frozen):
@@ -21,7 +21,7 @@ class Explanation(Frozen):
     meaning: str
     action: str
     page: str | None = None
-    """A page below ``docs/`` that tells more."""
+    """A page below ``docs/`` with details."""
 
 
 @cache

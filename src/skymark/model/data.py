@@ -1,4 +1,4 @@
-"""Real data that a user names, and the account of what a scenario takes of it."""
+"""Real data that a user names, and the share of it that a scenario uses."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from skymark.model.base import Count, Frozen
 
 
 class NamedData(Protocol):
-    """Real data that a user names, whose reader belongs to a suite. Opening it reads no row."""
+    """Real data that a user names, with a reader of a suite. Opening it reads no row."""
 
     @property
     def address(self) -> str:
-        """The name that the user gave, a path of this disk made absolute."""
+        """The user's name for the data; local paths are absolute."""
 
     @property
     def fingerprint(self) -> str:
-        """A digest that changes with the data, as it was when it was opened."""
+        """A digest of the data when it was opened; it changes with the data."""
 
     @property
     def size_bytes(self) -> int | None:
-        """The size of the files; None where nobody tells it."""
+        """The size of the files; None if it is unknown."""
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files of this disk that it is read from; none where it lies elsewhere."""
+        """The local files of the data; none for remote data."""
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The names of a row's values."""
 
     def rows(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Yield the place of each row, for messages, and its values.
+        """Yield the location of each row, for messages, and its values.
 
         Raises:
-            DataError: one cannot be read.
+            DataError: a row cannot be read.
         """
 
     def has_changed(self) -> bool:
-        """Whether the data is not what it was when it was opened."""
+        """Whether the data has changed since it was opened."""
 
 
 class LeftOut(Frozen):
-    """Elements or files that are not taken, with the reason."""
+    """Unused elements or files, with the reason."""
 
     count: Count
     what: str
@@ -57,28 +57,28 @@ class LeftOut(Frozen):
 
 
 class DataTaken(Frozen):
-    """Elements that a scenario takes of real data, out of all that are there.
+    """Elements that a scenario uses, out of all elements of real data.
 
-    Everything in the data is either taken or named here.
+    Every element is either used or counted in `left_out`.
     """
 
     name: str
     """The user's name for the data."""
     noun: str
-    """Of its elements, such as ``photos``."""
+    """Name of its elements, such as ``photos``."""
     taken: Count
     found: Count
     is_whole: bool = True
     """Whether all elements were counted; in very large data counting stops early."""
     classes: Count | None = None
-    """Different labels; None where the work has no label."""
+    """Number of different labels; None for work without labels."""
     left_out: tuple[LeftOut, ...] = Field(default=())
     notes: tuple[str, ...] = Field(default=())
-    """Anything else to know of the data, such as the split that was taken."""
+    """Further notes on the data, such as the split used."""
 
     @property
     def sentence(self) -> str:
-        """Say it for a reader: ``./photos: 810 of 1,000 images; left out: 190 beyond the size``."""
+        """Summary in words: ``./photos: 810 of 1,000 images; left out: 190 beyond the size``."""
         found = f"{self.found:,}" if self.is_whole else f"more than {self.found:,}"
         parts = [f"{self.taken:,} of {found} {self.noun}"]
         if self.classes is not None:

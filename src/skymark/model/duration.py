@@ -8,18 +8,18 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
 LONGEST_S = 365 * 86400
-"""The longest time limit that can be given: a year."""
+"""The longest valid time limit: a year."""
 
 
 class Span(Frozen):
-    """A time in seconds: at best, expected, and at worst."""
+    """Estimated time in seconds: at best, expected, and at worst."""
 
     low_s: float
     expected_s: float
     high_s: float
 
     def plus(self, other: Span) -> Span:
-        """Return the time of both, one after the other."""
+        """Return the sum of two times."""
         return Span(
             low_s=self.low_s + other.low_s,
             expected_s=self.expected_s + other.expected_s,
@@ -27,7 +27,7 @@ class Span(Frozen):
         )
 
     def times(self, count: float) -> Span:
-        """Return the time of so many, one after the other."""
+        """Return the time multiplied by a count."""
         return Span(
             low_s=self.low_s * count,
             expected_s=self.expected_s * count,
@@ -35,7 +35,7 @@ class Span(Frozen):
         )
 
     def at_most(self, limit_s: float) -> Span:
-        """Return the time if it is cut off at a limit."""
+        """Return the time cut off at a limit."""
         return Span(
             low_s=min(self.low_s, limit_s),
             expected_s=min(self.expected_s, limit_s),
@@ -57,7 +57,7 @@ def seconds_of(text: str, option: str = "--deadline") -> int:
     """Read a duration such as ``90m``, ``2h``, ``1h30m``, ``45s`` or ``1-12:00:00``.
 
     Raises:
-        UsageError: it is none, zero, or more than a year.
+        UsageError: the text is no duration, zero, or more than a year.
     """
     if match := re.fullmatch(SLURM, text, re.ASCII):
         named = zip(match.groups(default="0"), "dhms", strict=True)

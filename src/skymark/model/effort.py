@@ -22,31 +22,31 @@ class Effort(Frozen):
     max_rounds: int
     target_relative_interval: float
     cell_timeout_s: float
-    """Time that one round may take."""
+    """Longest time of one round."""
     limits: dict[str, float] = Field(default_factory=dict)
-    """What a round measures at least and at most, in the suite's own terms."""
+    """Least and largest work of a round, in the suite's own terms."""
 
 
 Goal = Literal["table", "best"]
 
 LEAST_ROUNDS = 3
-"""Below, an interval says little."""
+"""Fewer rounds make an interval that says little."""
 
 MOST_ROUNDS = 200
-"""Beyond, an interval is a seventh of the spread of rounds, and what disturbs all of them alike is
-more."""
+"""With this many, an interval is a seventh of the spread of rounds; errors common to all rounds are
+larger."""
 
 
 class Allotment(Frozen):
-    """Seconds that the rounds of a run may take on a machine, and their aim."""
+    """Time budget of a run's rounds on a machine, in seconds, and its goal."""
 
     time_s: float = Field(gt=0, le=LONGEST_S)
     goal: Goal = "table"
-    """``table``: rank all cells that are compared, and narrow their intervals. ``best``: do so
-    with those that may be the best."""
+    """``table``: rank all compared cells, and narrow their intervals. ``best``: only the candidates
+    for the best."""
 
     def bounds(self, effort: Effort) -> Effort:
-        """Return an effort with the rounds that a time allows."""
+        """Return an effort with the bounds of rounds for a time budget."""
         rounds = {
             "min_rounds": max(effort.min_rounds, LEAST_ROUNDS),
             "max_rounds": max(effort.max_rounds, MOST_ROUNDS),

@@ -1,4 +1,4 @@
-"""The errors skymark raises on purpose. The CLI catches `SkymarkError` once."""
+"""Errors that skymark raises on purpose. The CLI catches `SkymarkError` once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_LISTED = 60
-"""Names that a message lists whole; more are counted."""
+"""Most names that a message lists; further names are counted."""
 
 
 class SkymarkError(Exception):
@@ -17,7 +17,7 @@ class SkymarkError(Exception):
 
 
 class UsageError(SkymarkError):
-    """A request that cannot be carried out as given; nothing was started."""
+    """Impossible or invalid request; nothing was started."""
 
 
 class UnknownNameError(UsageError):
@@ -35,15 +35,15 @@ class UnknownNameError(UsageError):
 
 
 class DataError(UsageError):
-    """A dataset that cannot be read, or is not what it says it is."""
+    """Unreadable data set, or a data set that contradicts its description."""
 
 
 class RunDirectoryError(UsageError):
-    """An output directory that holds another plan, or that cannot be written."""
+    """Output directory that holds another plan or cannot be written."""
 
 
 class DamagedManifestError(RunDirectoryError):
-    """A run whose manifest is there and cannot be read; its records may be whole."""
+    """Run with an unreadable manifest; its records may be whole."""
 
 
 OFFLINE = re.compile(
@@ -51,7 +51,7 @@ OFFLINE = re.compile(
     r"|(?:network|connectivity) (?:was|is) disabled|name resolution",
     re.IGNORECASE,
 )
-"""Words of uv where it reaches no package index."""
+"""Words in uv's error when no package index answers."""
 
 
 class VenvBuildError(SkymarkError):
@@ -65,24 +65,24 @@ class VenvBuildError(SkymarkError):
 
     @property
     def is_offline(self) -> bool:
-        """Whether uv reached no package index."""
+        """Whether uv could not reach a package index."""
         return OFFLINE.search(self.log_tail) is not None
 
 
 class LibraryAbsentError(SkymarkError):
-    """The adapter's library is not installed where the worker runs; the cell is skipped."""
+    """The adapter's library is not installed for the worker; the cell is skipped."""
 
     exit_code = 1
 
 
 class UnsupportedError(SkymarkError):
-    """What the data or the machine holds is nothing that the library under test can do."""
+    """The library under test does not support this data or machine."""
 
     exit_code = 1
 
 
 class CacheError(SkymarkError):
-    """A cache that cannot be built or used, or is not what it was."""
+    """Cache that cannot be built or used, or that has changed."""
 
     exit_code = 1
 
@@ -94,22 +94,22 @@ class StorageFullError(SkymarkError):
 
 
 class StoreError(SkymarkError):
-    """A remote store did not do what it was asked."""
+    """Failed request to a remote store."""
 
     exit_code = 1
 
 
 class StoreUnavailableError(StoreError):
-    """The store is away, slow, busy or broken: the same request may succeed later."""
+    """The store is unreachable, slow, busy or broken: the same request may succeed later."""
 
 
 class StoreRefusedError(StoreError):
-    """The store said no: credentials, permission, or a bucket or project that is not there."""
+    """The store refused: credentials, permission, or a missing bucket or project."""
 
     exit_code = 2
 
 
 class GateError(SkymarkError):
-    """A gate said no: a budget or a regression."""
+    """A gate failed: a budget or a regression."""
 
     exit_code = 3

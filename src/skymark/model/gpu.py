@@ -1,4 +1,4 @@
-"""NVIDIA GPUs as their driver tells of them: state of a machine's, and use by a round."""
+"""NVIDIA GPUs as their driver reports them: state of a machine's GPUs, and use in a round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GpuProcess(Frozen):
 
     pid: Count
     name: str | None = None
-    """Null where it is not ours to see, such as a process of another container."""
+    """Null if it is not visible, such as a process of another container."""
     memory_bytes: Count | None = None
 
     @property
@@ -25,7 +25,7 @@ class GpuProcess(Frozen):
 
 
 class GpuSlice(Frozen):
-    """A part of a GPU that MIG (multi-instance GPU) has cut off."""
+    """Slice of a GPU that MIG (multi-instance GPU) has divided."""
 
     uuid: str
     name: str
@@ -33,14 +33,14 @@ class GpuSlice(Frozen):
 
 
 class Gpu(Frozen):
-    """An NVIDIA GPU at one moment. Null is a value that the driver does not tell."""
+    """State of an NVIDIA GPU at one moment. Null is a value that the driver does not report."""
 
     index: Count
-    """Number by the driver's order, which is that of the PCIe bus."""
+    """Number in the driver's order, the order on the PCIe bus."""
     name: str
     uuid: str | None = None
     lost: str | None = None
-    """The driver's words where the GPU does not answer; all other values are null then."""
+    """The driver's error if the GPU does not answer; all other values are then null."""
     memory_bytes: Count | None = None
     memory_used_bytes: Count | None = None
     sm_clock_mhz: Count | None = None
@@ -54,15 +54,15 @@ class Gpu(Frozen):
     """Reasons why the clocks are below their maximum, in words."""
     temperature_c: Count | None = None
     slowdown_temperature_c: Count | None = None
-    """The temperature from which the GPU slows itself down."""
+    """The temperature at which the GPU starts to slow down."""
     ecc: bool | None = None
     ecc_uncorrected: Count | None = None
-    """Uncorrected errors of memory since the driver was loaded."""
+    """Uncorrected memory errors since the driver was loaded."""
     mig: bool | None = None
     slices: tuple[GpuSlice, ...] = ()
     persistence: bool | None = None
     pcie_generation: Count | None = None
-    """Now; an idle link saves power in a lower generation."""
+    """Current generation; an idle link saves power in a lower generation."""
     pcie_generation_max: Count | None = None
     pcie_width: Count | None = None
     """Lanes in use."""
@@ -71,19 +71,19 @@ class Gpu(Frozen):
 
     @property
     def title(self) -> str:
-        """``GPU 0``, as messages call it."""
+        """Its title in messages, such as ``GPU 0``."""
         return f"GPU {self.index}"
 
     @property
     def memory_free_bytes(self) -> int | None:
-        """Free memory; None where the driver does not tell."""
+        """Free memory; None if the driver does not report it."""
         if self.memory_bytes is None or self.memory_used_bytes is None:
             return None
         return self.memory_bytes - self.memory_used_bytes
 
 
 class NvidiaDriver(Frozen):
-    """NVIDIA's driver as its management library NVML tells of it, with the machine's GPUs."""
+    """NVIDIA's driver as its management library NVML reports it, with the machine's GPUs."""
 
     version: str | None = None
     """Such as ``580.65.06``."""
@@ -91,38 +91,38 @@ class NvidiaDriver(Frozen):
     """The newest version of CUDA that it runs, such as ``13.0``."""
     gpus: tuple[Gpu, ...] = ()
     fault: str | None = None
-    """NVML's words where it is there and does not work; everything else is empty then."""
+    """NVML's error if it is installed but does not work; everything else is then empty."""
     fits: bool = True
-    """False where library and kernel module are of different releases: CUDA does not work then."""
+    """False if library and kernel module have different releases: CUDA does not work then."""
 
 
 class GpuUse(Frozen):
-    """Use of one GPU, or MIG slice, in a round's timed region. Null is not told by the driver."""
+    """Use of one GPU, or MIG slice, in a round's timed region. Null is unknown to the driver."""
 
     index: Count
     name: str
     kernel_share: NonNegative | None = None
-    """Mean share of the time in which a kernel ran: NVML's utilisation, which is that of its last
-    sampling period (1/6 s to 1 s)."""
+    """Mean share of the time in which a kernel ran: NVML's utilisation over its last sampling
+    period (1/6 s to 1 s)."""
     sm_clock_mhz: NonNegative | None = None
     """Mean clock of the multiprocessors."""
     power_w: NonNegative | None = None
     """Mean power of the whole board."""
     peak_memory_bytes: Count | None = None
-    """Largest memory in use on it, that of other processes included."""
+    """Largest memory in use on it, including other processes."""
     board_energy_j: NonNegative | None = None
-    """Difference of the board's energy counter between both ends."""
+    """Increase of the board's energy counter."""
     throttled: dict[str, NonNegative] = Field(default_factory=dict)
-    """Share of the samples in which it was slowed down, by reason; none that did not occur."""
+    """Share of the samples in which it was slowed down, by reason that occurred."""
     other_processes: tuple[GpuProcess, ...] = ()
-    """Processes of other programs that held its memory meanwhile."""
+    """Processes of other programs that held its memory during the round."""
     is_slice: bool = False
     samples: Count
-    """Number of questions to the driver."""
+    """Number of samples of the driver."""
 
 
 def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
-    """Return the use of several GPUs as that of one; None of none.
+    """Return the combined use of several GPUs; None without a GPU.
 
     Shares and clocks are means, power and energy sums, memory the largest. A value that is
     null in one is null.
@@ -143,7 +143,7 @@ def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
 
 
 def _whole(values: Iterable[float | None]) -> list[float] | None:
-    """Return values without a gap; None where one is missing."""
+    """Return the values; None if a value is missing."""
     found = list(values)
     known = [one for one in found if one is not None]
     return known if len(known) == len(found) else None

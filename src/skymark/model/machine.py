@@ -1,4 +1,4 @@
-"""The machine, its platform and the software that a run was made with."""
+"""Machine, platform and software of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DiskKind = Literal["nvme", "ssd", "hdd", "virtual", "network", "memory"]
 
 
 class Accelerator(Frozen):
-    """One accelerator as its driver names it."""
+    """Accelerator as its driver names it."""
 
     name: str
     memory_bytes: Count | None = None
@@ -26,9 +26,9 @@ class Hardware(Frozen):
     logical_cores: Count | None
     memory_bytes: Count | None
     disk_kind: DiskKind | None
-    """Of the disk that holds the data under test."""
+    """Kind of the disk that holds the data under test."""
     accelerators: tuple[Accelerator, ...] | None
-    """Null where there is a driver that could not be asked; empty where there is none."""
+    """Null if a driver exists but did not answer; empty without a driver."""
 
 
 SIMULATED = "sky-rehearsal"
@@ -36,21 +36,21 @@ SIMULATED = "sky-rehearsal"
 
 
 class ProcessLimits(Frozen):
-    """Limits of this process. Null is no limit that could be found."""
+    """Limits of this process. Null: no limit was found."""
 
     usable_cores: Count | None
     """Logical cores that the affinity mask allows."""
     cpu_quota_cores: NonNegative | None
     """CPU time per time that the control group allows."""
     cpu_throttled_share: NonNegative | None
-    """Share of the control group's periods so far in which it ran into that quota."""
+    """Share of the control group's periods in which it reached that quota."""
     memory_limit_bytes: Count | None
     container: str | None
     """``docker``, ``podman``, ``kubernetes`` …; null outside a container."""
 
     @property
     def simulated(self) -> bool:
-        """Whether the machine is simulated: it has no accelerator, and its figures mean nothing."""
+        """Whether the machine is simulated: no accelerator, and meaningless figures."""
         return self.container == SIMULATED
 
 
@@ -59,7 +59,7 @@ class Load(Frozen):
 
     load_average_1m: NonNegative | None
     cpu_busy_share: NonNegative | None
-    """Share of all cores' time that was used while nothing of skymark ran."""
+    """Share of all cores' time that other programs used."""
     memory_available_bytes: Count | None
     swap_used_bytes: Count | None
     disk_free_bytes: Count | None
@@ -69,14 +69,14 @@ class Load(Frozen):
 
 
 class GitState(Frozen):
-    """The commit that skymark itself was run from."""
+    """The commit of the skymark that ran."""
 
     commit: str
     dirty: bool
 
 
 class MachineState(Frozen):
-    """The machine of a run: hardware, limits, load and software."""
+    """Machine of a run: hardware, limits, load and software."""
 
     captured_at: Moment
     hardware: Hardware
@@ -90,17 +90,17 @@ class MachineState(Frozen):
     """Implementation and version, such as ``CPython 3.11.9``."""
     skymark: str
     git: GitState | None
-    """Null where skymark was installed from a package."""
+    """Null if skymark was installed from a package."""
 
     @property
     def name(self) -> str:
-        """The machine as a person would call it: processor and accelerators."""
+        """Short description of the machine: processor and accelerators."""
         chips = [one.name for one in self.hardware.accelerators or ()]
         return ", ".join([self.hardware.cpu_model or self.hardware.architecture, *chips])
 
     @property
     def hardware_key(self) -> str:
-        """A digest that is equal for results that may be compared: same machine type and limits.
+        """A digest of machine type and limits: equal for comparable results.
 
         Memory counts in whole GiB, because kernels of one machine type reserve differing amounts.
         """
@@ -114,14 +114,14 @@ class MachineState(Frozen):
 
 
 Platform = Literal["cpu", "gpu", "tpu"]
-"""The kind of machine that a plan asks for."""
+"""Kind of machine that a plan needs."""
 
 Target = Literal["cpu", "cuda12", "cuda13", "tpu"]
-"""The kind of machine that packages are built for: those for a GPU depend on CUDA's version."""
+"""Kind of machine that packages are built for; GPU packages depend on CUDA's version."""
 
 
 def usual_target(platform: Platform) -> Target:
-    """Return the target whose packages work on every machine of a platform, whatever its driver."""
+    """Return the target whose packages work on every machine of a platform, with any driver."""
     return "cuda12" if platform == "gpu" else platform
 
 

@@ -1,4 +1,4 @@
-"""The manifest of a run: plan, machine, metrics, progress, and the run it was paired with."""
+"""Manifest of a run: plan, machine, metrics, progress, and the paired run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from skymark.model.record import FILE_NAME, SCHEMA_VERSION, Cell, Status
 
 
 class Pair(Frozen):
-    """One run's part in a pair of revisions, measured a round of each in turn.
+    """Part of a run in a comparison of two revisions, measured in alternate rounds.
 
-    Rounds of one number, of one cell, were measured one right after the other.
+    Both sides measured the rounds of one cell and number right after each other.
     """
 
     side: Literal["baseline", "candidate"]
-    """The ``baseline`` is what the ``candidate`` is compared with."""
+    """The ``candidate`` is compared with the ``baseline``."""
     partner: str
     """Id of the other run."""
     commit: str
@@ -31,18 +31,18 @@ class Pair(Frozen):
 
     @property
     def words(self) -> str:
-        """The part in words, for a reader of this run alone."""
+        """The part in words, for a reader who has only this run."""
         code = (
             f"{self.side}, of commit {self.commit[:12]}" if self.side == "baseline" else self.side
         )
         return f"{code}, measured in pairs with {self.partner}"
 
     def is_partner_of(self, own_id: str, other: Pair | None, other_id: str) -> bool:
-        """Whether another run is the other one of the pair.
+        """Return whether another run is the partner of this run.
 
         Args:
             own_id: id of this run.
-            other: the other run's part; None for a run that has none.
+            other: the other run's part; None for an unpaired run.
             other_id: id of the other run.
         """
         return (
@@ -54,14 +54,14 @@ class Pair(Frozen):
 
 
 RUN_ID = re.compile(r"[^\x00-\x20\x7f/\\.][^\x00-\x1f\x7f/\\]{0,199}")
-"""A run's id: the name of its directory here and in stores, so never a path or a hidden file."""
+"""A run's id: the name of its directory on disk and in stores, never a path or a hidden file."""
 
 
 class Manifest(Frozen):
-    """The head of a run directory. Written when the run begins and again when it ends.
+    """Head of a run directory, written when the run begins and again when it ends.
 
-    A run that was interrupted has `finished` false and its records stand; `counts` and `ended_at`
-    are those of the last writing.
+    An interrupted run has `finished` false, and its records stay valid. `counts` and `ended_at`
+    date from the last write.
     """
 
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
@@ -72,22 +72,22 @@ class Manifest(Frozen):
     plan: Plan
     plan_hash: str
     declaration: Declaration
-    """The metrics of the suite, and how they are shown."""
+    """The metrics of the suite, and their display."""
     machine: MachineState
-    """Where the run was begun."""
+    """The machine that began the run."""
     continued_on: tuple[MachineState, ...] = ()
-    """Machines of other hardware that went on with it, such as one that replaced a preempted one.
-
-    Each record says by `hardware_key` which machine measured it; rounds are never mixed.
+    """Machines of other hardware that continued the run, for example after a preemption. Each
+    record names its machine by `hardware_key`; a cell never mixes rounds of two machines.
     """
     stores: tuple[str, ...] = ()
-    """Remote stores that the run was to reach, besides its directory."""
+    """Remote stores of the run, besides its directory."""
     cache_policy: str | None = None
-    """Where libraries kept their caches, such as ``shared: DIRECTORY``; null where nobody said."""
+    """Policy and directory of the libraries' caches, such as ``shared: DIRECTORY``; null without a
+    policy."""
     duet: Pair | None = None
-    """Its part in a pair of revisions measured in turn; null for a run by itself."""
+    """Its part in a comparison of two revisions; null for an unpaired run."""
     counts: dict[Status, Count] = Field(default_factory=dict)
-    """Records by status; a status that did not occur is left out."""
+    """Number of records by status that occurred."""
     hourly_price_usd: NonNegative | None = None
     price_usd: NonNegative | None = None
 

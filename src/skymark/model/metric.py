@@ -12,24 +12,24 @@ from skymark.model.base import Frozen
 Better = Literal["higher", "lower"]
 
 Scale = Literal["log", "linear", "exact"]
-"""Where the values of rounds are taken to be normally distributed; `exact` ones do not vary."""
+"""Scale on which the values of rounds are assumed to be normal; `exact` values do not vary."""
 
 Format = Literal["count", "milliseconds", "duration", "share", "size", "number"]
-"""How a value is written; see `skymark.report.text`."""
+"""Notation of a value; see `skymark.report.text`."""
 
 ColumnType = Literal["bool", "int32", "int64", "float64"]
 
 
 class Shown(Frozen):
-    """How tables show a metric."""
+    """Display of a metric in tables."""
 
     format: Format = "number"
     divisor: float = Field(default=1.0, gt=0)
-    """A value is divided by it first: 1e6 shows bytes as megabytes."""
+    """Divisor of the value: 1e6 shows bytes as megabytes."""
     digits: int = Field(default=3, ge=1, le=15)
     """Significant digits of a `number`."""
     gives_way: int = 0
-    """How soon a narrow terminal leaves the column out: 10 first, 0 never. The multiple of the
+    """Order in which a narrow terminal drops columns: 10 first, 0 never. The multiple of the
     baseline has 6."""
 
 
@@ -52,20 +52,21 @@ class Metric(Frozen):
     """Such as ``1/s``, ``ns`` or ``B``; empty for a share or a plain number."""
     description: str = ""
     better: Better | None = None
-    """None where neither is: the number of elements, say."""
+    """None if neither is better, as for the number of elements."""
     words: Words = Words()
     scale: Scale = "log"
     compared: bool = False
-    """Whether two runs are compared by it, with a verdict."""
+    """Whether comparisons of runs give a verdict on it."""
     gated: bool = False
-    """Whether a gate says no where it got worse; only of what is compared."""
+    """Whether a gate fails if it got worse; it must also be `compared`."""
     pooled: bool = False
-    """Derived from the raw samples of all rounds together, so that it has no interval."""
+    """Whether it is derived from the raw samples of all rounds together, so it has no interval."""
     integer: bool = False
     own: bool = False
-    """Only some scenarios have it. Tables of those show it, an export has it in one JSON column."""
+    """Whether only some scenarios have it. Their tables show it; an export has it in one JSON
+    column."""
     shown: Shown | None = None
-    """None where tables leave it out."""
+    """None if tables do not show it."""
 
     @model_validator(mode="after")
     def _is_judged_whole(self) -> Self:
@@ -77,7 +78,7 @@ class Metric(Frozen):
 
 
 class Figure(Frozen):
-    """A metric's value with its 95 % confidence interval; the bounds are null below two rounds."""
+    """Value of a metric with its 95 % confidence interval; the bounds are null below two rounds."""
 
     value: FiniteFloat
     low: FiniteFloat | None = None
@@ -85,7 +86,7 @@ class Figure(Frozen):
 
     @property
     def relative_half_width(self) -> float | None:
-        """Half the interval's width over the value, or None where there is no interval."""
+        """Half the interval's width over the value; None without an interval."""
         if self.low is None or self.high is None or self.value == 0:
             return None
         return (self.high - self.low) / 2 / abs(self.value)
@@ -96,7 +97,7 @@ class Spread(Frozen):
 
     heading: str
     metrics: tuple[str, str, str]
-    """Names in ascending order: the middle, the upper and the extreme one."""
+    """Names in ascending order: the middle, the upper and the extreme percentile."""
     labels: tuple[str, str, str]
     """Of the three, in the heading."""
 
@@ -107,44 +108,44 @@ class Distribution(Frozen):
     heading: str
     column: str
     only: str | None = None
-    """A column of truth values: samples without it are left out, such as those of the warm-up."""
+    """A column of truth values; samples that are false, such as a warm-up's, are dropped."""
     shown: Shown = Shown()
 
 
 class Declaration(Frozen):
-    """What a suite declares of its results; kept with each run, so that it explains itself.
+    """Declaration of a suite's results, stored with each run.
 
-    Reports, comparisons, exports and stores are derived from it, and need no suite.
+    Reports, comparisons, exports and stores read it instead of the suite.
     """
 
     suite: str
     metrics: tuple[Metric, ...]
-    """In the order in which they are shown."""
+    """Metrics in the order of display."""
     primary: str
-    """The metric that orders tables and decides when there are rounds enough."""
+    """The metric that orders tables and decides the number of rounds."""
     stand_in: str | None = None
-    """The metric that tables show of a record without the primary one, apart from the ranking."""
+    """The metric that tables show, unranked, for a record without the primary metric."""
     stand_in_reason: str | None = None
-    """The condition that says why a record has that one only."""
+    """The condition that explains why a record has only the stand-in."""
     baseline: str | None = None
-    """The adapter that others are shown as a multiple of."""
+    """The adapter with multiple 1; tables show all other adapters relative to it."""
     spreads: tuple[Spread, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     beside: tuple[str, ...] = ()
-    """Metrics whose columns stand beside the primary one's: costs that it leaves out."""
+    """Metrics whose columns stand beside the primary metric's: costs that it does not include."""
     sample_columns: dict[str, ColumnType] = Field(default_factory=dict)
     """Columns of a cell's file of raw samples, besides the round's number."""
     conditions: tuple[str, ...] = ()
-    """Names of what a record's numbers depend on, beyond its settings."""
+    """Names of the conditions, beyond the settings, that a record's numbers depend on."""
     method: tuple[str, ...] = ()
-    """Sentences that tell how the figures come about."""
+    """Sentences that explain how the figures are measured."""
     legend: str = ""
-    """What a table's legend adds to the meaning of its columns, in a few words."""
+    """Addition to a table's legend, in a few words."""
     oracle: str = ""
-    """A sentence that tells what verification proves."""
+    """A sentence on the proof that verification gives."""
     scenario_titles: dict[str, str] = Field(default_factory=dict)
     adapter_names: dict[str, str] = Field(default_factory=dict)
-    """The adapters' own names, by what cells call them."""
+    """Display names of adapters, by their names in cells."""
 
     @model_validator(mode="after")
     def _names_what_it_has(self) -> Self:
@@ -162,7 +163,7 @@ class Declaration(Frozen):
         return self
 
     def metric(self, name: str) -> Metric:
-        """Return a metric by name; one that is not declared is shown as a plain number."""
+        """Return a metric by name; an undeclared metric is shown as a plain number."""
         for one in self.metrics:
             if one.name == name:
                 return one
@@ -176,11 +177,11 @@ class Declaration(Frozen):
 
     @property
     def stand_in_metric(self) -> Metric | None:
-        """The metric of records without the primary one; None for none."""
+        """The metric of records without the primary metric, if there is one."""
         return None if self.stand_in is None else self.metric(self.stand_in)
 
     def deciding(self, metrics: Collection[str]) -> Metric:
-        """Return the primary metric, or its stand-in where only that is among some metrics."""
+        """Return the primary metric, or its stand-in if only that is among some metrics."""
         other = self.stand_in_metric
         has_other = self.primary not in metrics and self.stand_in in metrics
         return other if other is not None and has_other else self.primary_metric
@@ -196,11 +197,11 @@ class Declaration(Frozen):
         return tuple(one for one in self.metrics if one.compared)
 
     def scenario_title(self, scenario: str) -> str | None:
-        """Return a scenario's work in a few words; None where none is declared."""
+        """Return a scenario's work in a few words; None without a declaration."""
         return self.scenario_titles.get(scenario)
 
     def adapter_name(self, adapter: str) -> str:
-        """Return an adapter's own name; what a cell calls it where none is declared."""
+        """Return an adapter's display name, by default its name in cells."""
         return self.adapter_names.get(adapter, adapter)
 
 

@@ -1,4 +1,4 @@
-"""Options and settings of the command line: as suites declare them, and as users write them."""
+"""Options and settings of the command line: declarations of suites, and texts of users."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from skymark.model.errors import UsageError
 from skymark.model.record import Setting
 
 Group = Literal["what", "how"]
-"""Where help shows it: with what is measured, or with how."""
+"""Section of the help: the measured work, or the method."""
 
 
 class Option(Frozen):
-    """One option of ``skymark run`` that only some suites have.
+    """Option of ``skymark run`` that only some suites have.
 
-    Its value goes into `Selection.settings` under its name if it is a setting, which is recorded
-    with each cell, else into `Selection.options`.
+    The value of a setting goes into `Selection.settings` and is recorded with each cell. Other
+    values go into `Selection.options`.
     """
 
     name: str
     """As in Python; the command line shows ``think_time_ms`` as ``--think-time-ms``."""
     kind: Literal["text", "integer", "number", "file", "flag"] = "text"
-    """``file`` names what lies on this machine, or an address that any machine can read; ``flag``
-    takes no value."""
+    """``file`` is a path on this machine, or an address that any machine can read; ``flag`` takes
+    no value."""
     help: str
     group: Group = "how"
     choices: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def read_pair(text: str, option: str = "--set") -> tuple[str, Setting]:
     """Read a setting, NAME=VALUE.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not NAME=VALUE.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:

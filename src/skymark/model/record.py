@@ -1,4 +1,4 @@
-"""A cell, the unit of running and resuming, and its record as every store has it."""
+"""Cell, the unit of running and resuming, and its record in every store."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from skymark.model.metric import Figure
 Setting = bool | int | float | str
 
 UNSAFE = re.compile(r"[^\w@=+-]", re.ASCII)
-"""What a file name of ours does not have."""
+"""Characters that skymark's file names do not contain."""
 
 FILE_NAME = re.compile(r"[\w@=+-][\w@=+.-]{0,240}", re.ASCII)
-"""The name of a cell's files, without suffix: neither a path nor a hidden file."""
+"""Name of a cell's files, without suffix: neither a path nor a hidden file."""
 
 
 @lru_cache(maxsize=4096)
 def _safe(part: str) -> str:
-    """Return a part of an id; ten thousand cells have a few hundred of them."""
+    """Return a part of an id; ten thousand cells share a few hundred parts."""
     return UNSAFE.sub("_", part)
 
 
 def id_of(
     suite: str, scenario: str, variant: str, axes: Mapping[str, Setting], adapter: str
 ) -> str:
-    """Return the id of the cell that these make."""
+    """Return the id of a cell."""
     values = [f"{name}-{value}" for name, value in sorted(axes.items())]
     return ".".join([_safe(part) for part in (suite, scenario, variant, *values, adapter)])
 
@@ -40,10 +40,10 @@ def id_of(
 class Cell(Frozen):
     """One scenario variant × one adapter × settings, of one suite.
 
-    `axes` are the values that tell cells of one scenario and adapter apart (`depth=50`) and are
-    part of the id. `settings` apply to the whole run (`workers=2`). `specification` is everything
-    else that decides what is measured: sizes, seed, versions of generators and oracle. Its suite
-    alone writes and reads it, by a type of its own; to others it is JSON.
+    `axes` are the values that distinguish cells of one scenario and adapter (`depth=50`); they are
+    part of the id. `settings` apply to the whole run (`workers=2`). `specification` holds
+    everything else that defines the work: sizes, seed, versions of generators and oracle. Only its
+    suite interprets it.
     """
 
     suite: str
@@ -72,11 +72,11 @@ class Cell(Frozen):
 
 
 SCHEMA_VERSION = 3
-"""Version of the format of records, manifests and plans; files of others are refused."""
+"""Version of the format of records, manifests and plans; no other version is read."""
 
 
 class Status(StrEnum):
-    """The six ends of a cell."""
+    """Status of a cell at its end."""
 
     OK = "ok"
     INVALID = "invalid"
@@ -87,28 +87,28 @@ class Status(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether a run with such a cell exits with status 1."""
+        """Whether a cell of this status makes the run exit with status 1."""
         return self in {Status.INVALID, Status.FAILED, Status.TIMEOUT}
 
 
 class Stop(StrEnum):
-    """The rule that ended the rounds of a cell."""
+    """Rule that ended the rounds of a cell."""
 
     INTERVAL = "interval"
-    """Its interval is as narrow as the effort asks, and its rank, within a time, is decided; in
-    pairs with another side, the interval of the ratio."""
+    """Its interval is as narrow as the effort's target; within a time limit, its order is decided,
+    too. In pairs, the interval is the ratio's."""
     DECIDED = "decided"
-    """Within a time: too far behind the best, or shown not to be the best where that is wanted."""
+    """Within a time limit: far behind the best or, with the goal ``best``, significantly worse."""
     ROUNDS = "rounds"
-    """It has the most rounds; of what does not vary, one."""
+    """It has the most rounds of the effort, or one round of an exact metric."""
     TIME = "time"
-    """The time of the run was over."""
+    """The run's time ended."""
     FAILED = "failed"
-    """A round failed, took too long or was refused by the oracle."""
+    """A round failed, took too long or did not pass the oracle."""
 
 
 class Cause(Frozen):
-    """Why a cell did not end `ok`: a stable kind, what happened, and what to do about it."""
+    """Reason why a cell did not end `ok`: a stable kind, a message and the next action."""
 
     kind: str
     message: str
@@ -120,10 +120,10 @@ class Resources(Frozen):
 
     cpu_s: NonNegative | None = None
     peak_pss_bytes: Count | None = None
-    """Largest sum of proportional set sizes that was seen."""
+    """Largest sampled sum of proportional set sizes."""
     processes: Count | None = None
     gpus: tuple[GpuUse, ...] | None = None
-    """Of the NVIDIA GPUs that it computed on; null where none was watched."""
+    """Use of its NVIDIA GPUs; null if no GPU was watched."""
 
     @property
     def gpu(self) -> GpuUse | None:
@@ -137,11 +137,11 @@ class Verification(Frozen):
     passed: bool
     cause: Cause | None = None
     verified_elements: Count = 0
-    """Elements that were accounted for."""
+    """Number of delivered elements that were checked."""
     compared_elements: Count = 0
     """Elements whose content was compared with the reference."""
     counts: dict[str, Count] = Field(default_factory=dict)
-    """What else was counted, such as epochs."""
+    """Further counts, such as epochs."""
     fields: tuple[str, ...] = ()
     tolerance: float = 0.0
     """Largest absolute difference allowed in floating-point fields."""
@@ -150,7 +150,7 @@ class Verification(Frozen):
 
 
 class Round(Frozen):
-    """One repetition of a cell in a fresh process, as a record keeps it."""
+    """One repetition of a cell in a fresh process, as a record stores it."""
 
     round: Count
     started_at: Moment
@@ -159,12 +159,12 @@ class Round(Frozen):
     timed_ns: Count
     """Wall time of the timed region."""
     metrics: dict[str, Amount] = Field(default_factory=dict)
-    """By name; what a round lacks is absent."""
+    """Values by name; missing metrics are absent."""
     resources: Resources = Resources()
 
     @property
     def own_s(self) -> float:
-        """Seconds that its set-up and its timed part took."""
+        """Seconds of its set-up and timed part."""
         return self.setup_s + self.timed_ns / 1e9
 
 
@@ -178,7 +178,7 @@ class RoundResult(Round):
 
     @property
     def summary(self) -> Round:
-        """The part that a record keeps; raw samples go into their own file."""
+        """The part that a record stores; raw samples go into their own file."""
         return Round(**{name: getattr(self, name) for name in Round.model_fields})
 
 
@@ -191,59 +191,59 @@ class StabilityWarning(Frozen):
 
 
 class Record(Frozen):
-    """The outcome of one planned cell. Missing is null or absent, never 0."""
+    """Outcome of one planned cell. A missing value is null or absent, never 0."""
 
     schema_version: int = Field(default=SCHEMA_VERSION, ge=SCHEMA_VERSION, le=SCHEMA_VERSION)
     cell: Cell
     cell_hash: str
     data: DataTaken | None = None
-    """What it took of the user's own data; null where it read none."""
+    """Its use of the user's own data; null if it read none."""
     status: Status
     cause: Cause | None = None
     rounds: tuple[Round, ...] = ()
     stopped_by: Stop | None = None
-    """The rule that ended its rounds; null where none began."""
+    """The rule that ended its rounds; null if no round began."""
     metrics: dict[str, Figure] = Field(default_factory=dict)
-    """Figures over all rounds, by name; empty where the cell did not end `ok`."""
+    """Figures over all rounds, by name; empty unless the cell ended `ok`."""
     verification: Verification | None = None
     conditions: dict[str, Setting] = Field(default_factory=dict)
-    """What the numbers depend on beyond the settings, such as the storage format."""
+    """Conditions of the numbers beyond the settings, such as the storage format."""
     warnings: tuple[StabilityWarning, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
     hardware_key: str | None = None
     """`MachineState.hardware_key` of the machine that measured it."""
     samples_sha256: str | None = None
-    """SHA-256 hex digest of the cell's samples file; null where nothing was measured."""
+    """SHA-256 hex digest of the cell's samples file; null if nothing was measured."""
     started_at: Moment
     ended_at: Moment
     price_usd: NonNegative | None = None
-    """Its share of what the rented machines cost, by the time that setting up and measuring its
-    rounds took; null where nothing was rented or measured. The shares add up to the whole."""
+    """Its share of the cost of the rented machines, in proportion to the time of its rounds with
+    their set-up. The shares add up to the whole. Null if nothing was rented or measured."""
 
     @property
     def was_not_set_up(self) -> bool:
-        """Whether its venv could not be made or started, which a later run may be able to."""
+        """Whether its venv could not be made or started; a later run may succeed."""
         return self.cause is not None and self.cause.kind in {"venv", "worker-start"}
 
     @property
     def was_not_run(self) -> bool:
-        """Whether it was left out for a reason that other cells of its adapter have, too."""
+        """Whether other cells of its adapter were skipped for the same reason."""
         return self.was_not_set_up or self.status in {Status.SKIPPED, Status.UNSUPPORTED}
 
     @property
     def measured_s(self) -> float:
-        """Seconds that setting up and measuring its rounds took."""
+        """Seconds of its rounds, with their set-up."""
         return sum(one.own_s for one in self.rounds)
 
     def values(self, metric: str) -> list[float]:
-        """Return a metric's value in each round that has it."""
+        """Return a metric's values, one per round that has it."""
         return [one.metrics[metric] for one in self.rounds if metric in one.metrics]
 
 
 def is_well(records: Iterable[Record]) -> bool:
-    """Whether a run exits with status 0 by its records.
+    """Return whether a run with these records exits with status 0.
 
-    No cell ended badly, and of the cells that could run not all were skipped.
+    No cell ended badly, and at least one cell that could run was not skipped.
     """
     found = {record.status for record in records}
     was_idle = Status.SKIPPED in found and Status.OK not in found

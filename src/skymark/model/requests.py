@@ -24,14 +24,14 @@ from skymark.model.record import Setting
 
 DEFAULT_PROFILE = "ci_cpu"
 BOOT_TIMEOUT_S = 1200
-"""SkyPilot itself would wait for ever."""
+"""Time limit for a machine's start; SkyPilot itself would wait for ever."""
 STORE_WAIT_S = 600.0
 DEFAULT_RESULTS = Path("results")
-"""Directory of runs that have no directory of their own."""
+"""Default directory of runs."""
 
 
 class Request(Frozen):
-    """A request, which is whole and valid when it is made."""
+    """Base of requests: complete and valid when made."""
 
     if not TYPE_CHECKING:  # type checkers see the fields
 
@@ -39,7 +39,7 @@ class Request(Frozen):
             """Make a request.
 
             Raises:
-                UsageError: a field is unknown, or has no such value.
+                UsageError: a field is unknown or its value is invalid.
             """
             try:
                 super().__init__(**values)
@@ -52,30 +52,31 @@ class Work(Request):
     """Cells to measure, and how thoroughly.
 
     Raises:
-        UsageError: a duration means nothing, or two fields contradict one another.
+        UsageError: a duration is invalid, or two fields contradict each other.
     """
 
     profile: str = DEFAULT_PROFILE
-    """A profile's name, or a ``.toml`` file. It gives the suite and all that is not given here."""
+    """A profile's name, or a ``.toml`` file. It gives the suite and the default of every other
+    field."""
     scenarios: tuple[str, ...] = ()
-    """Names with or without a size, such as ``CV-1:medium``. Empty for the profile's."""
+    """Names with or without a size, such as ``CV-1:medium``. Empty for the profile's scenarios."""
     adapters: tuple[str, ...] = ()
     """Names, versions (``grain@0.2``), or classes (``./my_file.py:MyClass``). Empty for the
-    profile's."""
+    profile's adapters."""
     settings: dict[str, Setting] = Field(default_factory=dict)
     """Settings of the suite or of an adapter by name, such as ``workers`` or ``data``."""
     options: dict[str, JsonValue] = Field(default_factory=dict)
-    """Values of the suite's own options by name, where one is a list, such as ``axis``."""
+    """Values of the suite's own list options by name, such as ``axis``."""
     effort: str | None = None
-    """The name of one of the suite's efforts. None for the profile's."""
+    """The name of one of the suite's efforts. None for the profile's effort."""
     rounds: int | None = Field(default=None, ge=1)
-    """Exactly so many rounds for each cell. None for the effort's bounds."""
+    """Exact number of rounds for each cell. None for the effort's bounds."""
     time: str | None = None
-    """Of all rounds, such as ``20m``. None for the profile's."""
+    """Time limit of all rounds, such as ``20m``. None for the profile's limit."""
     goal: Goal | None = None
     """With `time`: rank all cells (``table``), or find the best (``best``)."""
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Seconds that one round may take. None for the effort's."""
+    """Longest time of one round in seconds. None for the effort's limit."""
 
     if TYPE_CHECKING:  # lists become tuples
 
@@ -146,18 +147,18 @@ class Work(Request):
 
 
 class Results(Request):
-    """Places of a run's results, and whether it goes on with what is there."""
+    """Directory and stores of a run's results, and whether the run continues an earlier one."""
 
     directory: Path = DEFAULT_RESULTS
-    """Directory of runs, in which a new run gets a directory."""
+    """Parent directory of new runs."""
     output: Path | None = None
     """The run's own directory. None for a new one in `directory`."""
     stores: tuple[str, ...] = ()
-    """Further places: a directory, ``s3://BUCKET/PREFIX``, or ``wandb``."""
+    """Additional stores: a directory, ``s3://BUCKET/PREFIX``, or ``wandb``."""
     resume: bool = False
-    """Go on with a run of the same plan, from the directory and from the stores."""
+    """Continue a run of the same plan, from the directory and from the stores."""
     store_wait_s: float = Field(default=STORE_WAIT_S, ge=0, allow_inf_nan=False)
-    """Seconds that the end of the run waits for a store that is away."""
+    """Seconds that the end of the run waits for an unreachable store."""
 
     if TYPE_CHECKING:  # texts become paths
 
@@ -173,43 +174,44 @@ class Results(Request):
 
 
 class Machine(Request):
-    """Machines to hire: their kind, their place, and how long they stay.
+    """Machines to rent: kind, provider, and time to stay up.
 
     Raises:
-        UsageError: a name means nothing, or two fields contradict one another.
+        UsageError: a name is invalid, or two fields contradict each other.
     """
 
     name: str | None = None
-    """The name with SkyPilot. None for one made of the profile's name."""
+    """SkyPilot's name of the cluster. None for a name derived from the profile."""
     file: Path | None = None
     """A SkyPilot YAML in place of the profile's."""
     infra: str | None = None
     """A provider, region or cluster, such as ``lambda`` or ``gcp/us-west1``. None for the
     cheapest."""
     spot: bool = False
-    """Cheaper, and may be taken away."""
+    """Rent spot machines: cheaper, but the provider may take them away."""
     gpus: str | None = None
     """Accelerators of each node, such as ``H100:8``. None for the profile's."""
     disk_gb: int | None = Field(default=None, ge=1)
-    """Size of its disk, in GB. None for the YAML's."""
+    """Size of each disk, in GB. None for the YAML's size."""
     nodes: int = Field(default=1, ge=1)
-    """Machines of the cluster, which share the plan."""
+    """Number of machines of the cluster, which share the plan."""
     image: str | None = None
-    """A container image of skymark in place of the set-up."""
+    """A container image of skymark that replaces the set-up."""
     boot_timeout_s: int = Field(default=BOOT_TIMEOUT_S, ge=1)
-    """Seconds until the machine is up; then it is given back."""
+    """Longest time in seconds until the machine is up; after it, skymark returns the machine."""
     managed: bool = False
-    """As SkyPilot's managed job: where the machine is taken away, another one goes on."""
+    """Run as SkyPilot's managed job, which continues on a new machine after a preemption."""
     keep: bool = False
-    """Leave it for more runs."""
+    """Keep the machine for more runs."""
     idle: bool = False
-    """Set it up, run nothing, and leave it."""
+    """Set the machine up, run nothing, and keep it."""
     idle_minutes: int | None = Field(default=None, ge=1)
-    """Minutes without a job after which it ends itself. None: by where the results go."""
+    """Minutes without a job after which the machine ends itself. None: depends on the stores of the
+    results."""
 
     @property
     def stays(self) -> bool:
-        """Whether it is left for more runs."""
+        """Whether the machine stays for more runs."""
         return self.keep or self.idle
 
     @field_validator("name")
@@ -241,44 +243,44 @@ class Machine(Request):
 
 
 class Limits(Request):
-    """The most time and money of a run on rented machines; None for no limit."""
+    """Limits of time and cost of a run on rented machines; None for no limit."""
 
     deadline_s: int | None = Field(default=None, ge=1)
-    """Seconds of set-up and run together."""
+    """Longest time of set-up and run together, in seconds."""
     max_cost_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """USD of all machines together."""
+    """Largest cost of all machines together, in USD."""
 
 
 class Job(Request):
-    """The work of machines: a plan, or a command or YAML of the user's own."""
+    """Job on machines: a plan, or the user's own command or YAML."""
 
     name: str | None = None
-    """The name in the machine's queue. None for one made of other names."""
+    """The name in the machine's queue. None for a derived name."""
     words: tuple[str, ...] = ()
-    """Of a command, or the path of a YAML of SkyPilot's. Empty for a plan."""
+    """The words of a command, or the path of a SkyPilot YAML. Empty for a plan."""
     gpus: str | None = None
-    """The part of each machine that it takes, such as ``H100:0.5``. None for all of them for a
-    plan, and none for a command."""
+    """Accelerators of each machine for the job, such as ``H100:0.5``. None: all for a plan, none
+    for a command."""
     nodes: int | None = Field(default=None, ge=1)
-    """Machines that it takes. None for all of them for a plan, and one for a command."""
+    """Number of machines for the job. None: all for a plan, one for a command."""
     split: str | None = None
-    """The way the machines share the plan, as of ``skymark run --split``. None for balanced."""
+    """How the machines share the plan, as in ``skymark run --split``. None for balanced."""
     variables: dict[str, str] = Field(default_factory=dict)
-    """Of its environment. No secrets."""
+    """Environment variables of the job. No secrets."""
     secrets: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)
-    """Of its environment, for what nobody is to read; no note has them."""
+    """Secret environment variables of the job; no record contains them."""
     files: tuple[Path, ...] = ()
-    """Files and directories below the current directory that are sent besides the source."""
+    """Additional files and directories to send, below the current directory."""
     workdir: Path | None = None
-    """Directory that a command is sent with and runs in. None for the YAML's, or skymark's
+    """Directory to send, in which a command runs. None for the YAML's directory, or skymark's
     source."""
 
     @property
     def is_yaml(self) -> bool:
-        """Whether the words are the path of a YAML, and no command."""
+        """Whether the words are the path of a YAML instead of a command."""
         return len(self.words) == 1 and self.words[0].endswith((".yaml", ".yml"))
 
     @property
     def cache_policy(self) -> str | None:
-        """The policy of its caches, as ``skymark run --cache-policy``; None for none."""
+        """The policy of its caches, as in ``skymark run --cache-policy``; None without a policy."""
         return self.variables.get("SKYMARK_CACHE_POLICY")

@@ -1,6 +1,6 @@
-"""Records and manifests from their sealed JSON, whose digest shows a changed byte.
+"""Records and manifests as sealed JSON, with a digest that detects a changed byte.
 
-The digest is the file's second line, over all the others: ``sed 2d FILE | sha256sum``.
+The digest is the file's second line and covers all other lines: ``sed 2d FILE | sha256sum``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEAL = re.compile(rb'\A\{\n "%s": "([0-9a-f]{64})",\n' % KEY.encode())
 
 
 def sealed(value: Frozen, *, indent: int | None = 1) -> bytes:
-    """Return a value as JSON with the digest of its content, as a file of it is written."""
+    """Return a value as sealed JSON, for its file."""
     return seal(value.model_dump_json(indent=indent))
 
 
@@ -33,7 +33,7 @@ def seal(text: str) -> bytes:
 
 
 def is_sealed(data: bytes) -> bool:
-    """Return whether a file has a seal, be it whole or broken."""
+    """Return whether a file has a seal, valid or broken."""
     return SEAL.match(data) is not None
 
 
@@ -41,7 +41,7 @@ def unsealed(data: bytes) -> bytes:
     """Return the JSON of a sealed file, without the digest.
 
     Raises:
-        ValueError: it has no digest, or another content than it was written with.
+        ValueError: the digest is missing or does not match the content.
     """
     seal = SEAL.match(data)
     if seal is None:
@@ -60,13 +60,13 @@ Model = TypeVar("Model", bound=Frozen)
 
 
 class OtherSchemaError(ValueError):
-    """A file of another version of skymark: it is whole, and this version does not read it."""
+    """File of another schema version: intact, but unreadable by this version of skymark."""
 
     def __init__(self, version: object) -> None:
-        """Say what to do.
+        """Name the version and the next action.
 
         Args:
-            version: of the schema that the file names.
+            version: the file's schema version.
         """
         super().__init__(
             f"has schema version {version}, and this skymark reads {SCHEMA_VERSION}; "
@@ -79,7 +79,7 @@ def parse_record(data: bytes) -> Record:
 
     Raises:
         OtherSchemaError: it has another schema version, or none.
-        ValueError: it is no JSON, no record, or not what its own digest says.
+        ValueError: it is no JSON, no record, or its digest does not match.
     """
     return _parse(data, Record)
 
@@ -89,7 +89,7 @@ def parse_manifest(data: bytes) -> Manifest:
 
     Raises:
         OtherSchemaError: it has another schema version, or none.
-        ValueError: it is no JSON, no manifest, or not what its own digest says.
+        ValueError: it is no JSON, no manifest, or its digest does not match.
     """
     return _parse(data, Manifest)
 
@@ -105,7 +105,7 @@ def _parse(data: bytes, model: type[Model]) -> Model:
 
 
 def _fault(data: bytes, model: type[Frozen], error: ValueError) -> ValueError:
-    """Return an error that says in words why a file is not of a model."""
+    """Return an error that explains why a file does not fit a model."""
     name = model.__name__.lower()
     try:
         content = json.loads(data)

@@ -1,4 +1,4 @@
-"""The Python environment of an adapter, and the libraries that some data needs."""
+"""Python environment of an adapter, and the libraries that some data needs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from skymark.model.machine import Target
 
 # A text, because a quoted word of a suite's own would stand for its adapter (tests/unit/test_seam).
 WORKER = tuple("av filelock numpy pillow psutil pydantic".split())  # noqa: SIM905
-"""Requirements of skymark's worker side, which every adapter's venv has."""
+"""Requirements of skymark's worker side, in every adapter's venv."""
 
 
 class VenvSpec(Frozen):
-    """The Python environment that an adapter's worker runs in.
+    """Python environment of an adapter's worker.
 
     `locked` names a compiled file below ``requirements/`` (hashed pins), made from `declared`.
     Without it `declared` is resolved when the venv is made. `packages` are further requirement
@@ -30,27 +30,27 @@ class VenvSpec(Frozen):
     """Requirement lines, before they are pinned."""
     packages: tuple[str, ...] = ()
     similar: str | None = None
-    """Compiled file of a venv that is about as large, for one without pins of its own."""
+    """Compiled file of a venv of similar size, if this one has no pins."""
     python: str | None = None
     imports: str | None = None
-    """Module that its workers import first; imported once when the venv has been made."""
+    """Module that its workers import first; it is imported once after the installation."""
     target: Target = "cpu"
     variants: dict[Target, VenvSpec] = Field(default_factory=dict)
-    """What is installed in its place for a target; the venv itself does for those not named."""
+    """Venvs that replace this one for a target; other targets use this one."""
 
     @property
     def title(self) -> str:
-        """The name, with the target that it is built for where that is no CPU."""
+        """The name, with the target unless it is the CPU."""
         return self.name if self.target == "cpu" else f"{self.name} for {self.target}"
 
     def built_for(self, target: Target) -> VenvSpec:
-        """Return the venv for a target; itself where nothing in it depends on that."""
+        """Return the venv for a target; itself without a variant for it."""
         return self.variants.get(target, self)
 
 
 @contextmanager
 def needs(module: str) -> Iterator[None]:
-    """Turn the absence of a library that data needs into the command that installs it.
+    """Replace the import error of a missing library by the command that installs it.
 
     Raises:
         DataError: importing the module failed because it is not installed.

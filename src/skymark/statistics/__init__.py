@@ -1,1 +1,1 @@
-"""Intervals, differences, stopping and stability. Pure functions."""
+"""Statistics of rounds: intervals, differences, stopping rules and stability. Pure functions."""

@@ -1,8 +1,8 @@
-"""Allocation of rounds within a time: to the cells whose next round decides most.
+"""Allocation of rounds within a time limit, to the cells whose next round decides most.
 
 Each sweep gives a round to the cells of the most urgent need (see `Need`) whose intervals it
-narrows most for its time. Everything is judged anew from all rounds before each sweep, so that a
-cell which was left alone comes back when others move.
+narrows most for its time. Before each sweep, every cell is judged anew from all rounds, so a
+stopped cell can start again.
 """
 
 from __future__ import annotations
@@ -21,99 +21,99 @@ from skymark.statistics.difference import PRACTICAL, Verdict, difference
 from skymark.statistics.interval import figure_of, student_quantile
 
 FAR_BEHIND = 1 / 5
-"""A cell shown to be below this part of the best is left alone: nobody would choose it."""
+"""Cells significantly below this part of the best get no more rounds: nobody would choose them."""
 
 RANK_CONFIDENCE = 0.999
-"""By which one cell is shown to be better than another. More than the 95 % of a table, because
-every pair is looked at again before each sweep, and a look that errs leaves it alone."""
+"""Confidence of a better cell. It exceeds the 95 % of a table, because every pair is tested again
+before each sweep, and a false result stops a cell."""
 
 NEGLIGIBLE = 0.02
-"""Cells shown to be equal within this are not told apart, however much time there is."""
+"""Cells that are equal within this share get no rounds to separate them, even in spare time."""
 
 FEW_ROUNDS = 5
-"""An interval of fewer is wide for their number alone: with Student's quantile it is 2.5 times the
-spread of three rounds, and 1.2 times that of five."""
+"""Fewer rounds alone make an interval wide: with Student's quantile it is 2.5 times the spread of
+three rounds, and 1.2 times the spread of five."""
 
 AT_ONCE = 4
-"""Of the cells of a contest that have one need, the upper half gets a round, but so many at least:
-the first places are what is looked at first."""
+"""Least number of cells per contest and need in a sweep. The upper half gets a round: readers look
+at the first orders first."""
 
 WORTHWHILE = 1 / 2
-"""The cells of a sweep narrow their interval at least so much per second, relative to the one that
-does most. Less than 1, so that a cell's rounds do not follow one another without others between."""
+"""Least narrowing per second of a cell in a sweep, relative to the best cell's. It is below 1, so
+that a cell's rounds alternate with the rounds of other cells."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A cell's rounds so far, and the cost of one more."""
+    """Rounds that a cell has, and the cost of its next round."""
 
     name: str
     contest: str
-    """Cells of one contest are compared with one another."""
+    """Name of the group of cells that are compared with each other."""
     values: tuple[float, ...]
     """The primary metric in each round that has it."""
     rounds: int
-    """All of them."""
+    """Number of rounds, including rounds without the metric."""
     process: str = ""
     """Cells of one process share its start in a sweep."""
     round_s: float = 0.0
     """Expected time of a round, without the start of its process."""
     open: bool = True
-    """Whether it may be measured; one that has its record is compared only."""
+    """Whether the cell may get rounds; a cell with a record is only compared."""
 
     def is_whole(self) -> bool:
-        """Whether each round has the metric."""
+        """Return whether each round has the metric."""
         return len(self.values) == self.rounds
 
     def narrowing(self) -> float:
         """Return by how much one more round narrows the interval, as a logarithm.
 
-        That of Student's interval, if the rounds are as far apart as before. It is the same for all
-        cells of as many rounds: if those with a small spread were left alone, those would be which
-        have it by luck, and their intervals would be too narrow.
+        Student's interval is assumed to keep its spread, so the result depends on the number of
+        rounds only. A rule that stopped cells of small spread would favour cells with a small
+        spread by luck, and their intervals would be too narrow.
         """
         return math.log(_width(self.rounds) / _width(self.rounds + 1))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The cells that get a round each; with none of them, measuring ends."""
+    """Cells that get a round each; an empty sweep ends the measurement."""
 
     names: tuple[str, ...]
     stops: Mapping[str, Stop]
-    """Of the open cells that are left out: the rule that stops them, as things stand."""
+    """The rule that stops each other open cell at present."""
 
 
 class Need(IntEnum):
-    """The reason for another round, the most urgent first."""
+    """Reason for another round, the most urgent first."""
 
     ROUNDS = 0
-    """It lacks the effort's least rounds."""
+    """The cell has fewer rounds than the effort's minimum."""
     PLACE = 1
-    """It is not known whether it or one that it is compared with is better, or it has few rounds
-    and its interval is wider than the effort asks for."""
+    """The cell's order relative to another cell is unknown, or it has few rounds and its interval
+    is wider than the effort's target."""
     INTERVAL = 2
-    """Its interval is wider than the effort asks for."""
+    """The cell's interval is wider than the effort's target."""
     TIE = 3
-    """It is equal to another one but for what hardly matters; spare time may tell them apart."""
+    """The cell equals another within the practical margin; spare time may separate them."""
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """The rule by which the rounds of a run are given to its cells."""
+    """Rule that allocates the rounds of a run to its cells."""
 
     metric: Metric
-    """The primary one."""
+    """The primary metric."""
     effort: Effort
     goal: Goal = "table"
 
     def next_sweep(
         self, standings: Iterable[Standing], left_s: float, start_s: Mapping[str, float]
     ) -> Sweep:
-        """Return the cells of the next sweep, and the rule that stops each of the others.
+        """Return the cells of the next sweep, and the rule that stops each other cell.
 
-        A round that would not end in time is not begun, except the first of a cell: without one it
-        has no result.
+        A round that would not end in time is not started, except a cell's first: each cell needs a
+        result.
 
         Args:
             standings: all cells that are compared with one another.
@@ -149,10 +149,10 @@ class Allocation:
     def _judged(
         self, contest: Sequence[Standing]
     ) -> tuple[dict[Need, list[Standing]], dict[str, Stop]]:
-        """Return the open cells of a contest by need, the best first, and the other ones' ends."""
+        """Return a contest's open cells by need, best first, and the rule that stops each other."""
         least = max(self.effort.min_rounds, 2)
         begun = [one for one in contest if one.rounds >= (least if one.open else 2)]
-        # A round without the metric leaves nothing to decide by.
+        # Cells with a round that lacks the metric cannot be compared.
         ranking = sorted(filter(Standing.is_whole, begun), key=self._order)
         behind = {one.name for one in ranking[1:] if self._is_behind(one, ranking[0])}
         unknown, tied = self._undecided([one for one in ranking if one.name not in behind])
@@ -184,7 +184,7 @@ class Allocation:
         return width is not None and width <= self.effort.target_relative_interval
 
     def _is_behind(self, one: Standing, best: Standing) -> bool:
-        """Whether a cell is left alone, however wide its interval is."""
+        """Return whether a cell needs no more rounds, even if its interval is wide."""
         if self.goal == "best" and self._compared(one, best) is Verdict.WORSE:
             return True
         ratio = difference(one.values, best.values, self.metric).ratio
@@ -195,9 +195,9 @@ class Allocation:
         return ratio.low > 1 / FAR_BEHIND
 
     def _undecided(self, ranking: Sequence[Standing]) -> tuple[set[str], set[str]]:
-        """Return the cells whose place beside another is not known, and those that are tied.
+        """Return the cells whose order relative to another is unknown, and the tied cells.
 
-        With the goal ``best`` the other is the first alone.
+        With the goal ``best`` each cell is compared with the first only.
         """
         unknown: set[str] = set()
         tied: set[str] = set()
@@ -213,7 +213,7 @@ class Allocation:
         return unknown, tied
 
     def _compared(self, one: Standing, other: Standing) -> Verdict:
-        """Return which one is better, by however little, or that it cannot be told."""
+        """Compare two cells at the rank confidence, without a practical margin."""
         found = difference(
             one.values, other.values, self.metric, practical=0.0, confidence=RANK_CONFIDENCE
         )
@@ -227,18 +227,18 @@ class Allocation:
 
 
 def _width(rounds: int) -> float:
-    """Return half the width of Student's interval over the spread of so many rounds."""
+    """Return the half-width of Student's interval divided by the spread."""
     return student_quantile(rounds - 1) / math.sqrt(rounds)
 
 
 def _worthwhile(
     waiting: Iterable[tuple[int, Standing]], left_s: float, start_s: Mapping[str, float]
 ) -> list[Standing]:
-    """Return the cells whose next round narrows most for its time, the one that does most first.
+    """Return the cells whose next round narrows the interval most per second, best first.
 
     Args:
-        waiting: cells with their places in their contests.
-        left_s: time that is left; a round that takes longer is none.
+        waiting: cells with their orders in their contests.
+        left_s: time that is left; cells whose round takes longer are dropped.
         start_s: expected time to start a process, by its name; cells of one process share it.
     """
 
@@ -260,7 +260,7 @@ def _worthwhile(
 def _in_time(
     waiting: Sequence[Standing], left_s: float, start_s: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Return the cells, in order, whose rounds end in time, and those that have none yet."""
+    """Return the cells whose rounds end in time and the cells without a round, in order."""
     chosen: list[str] = []
     started: set[str] = set()
     for one in waiting:

@@ -1,7 +1,7 @@
-"""Changes of level in a series, and what most libraries did alike between two runs.
+"""Changes of level in a series, and changes that most libraries share between two runs.
 
-Two runs lie hours apart. What became of the machine meanwhile is in every cell of the later one,
-and no interval over the rounds of one run tells of it. The cells of the other libraries do.
+Two runs lie hours apart. A change of the machine in between shifts every cell of the later run. The
+intervals of one run do not show this shift, but the cells of other libraries do.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from skymark.statistics.difference import PRACTICAL, Contrast, difference
 from skymark.statistics.interval import CONFIDENCE, student_quantile
 
 SHORTEST = 2
-"""Values of a level: one alone is an outlier, and no level."""
+"""Least number of values of a level: a single value is an outlier."""
 
 PENALTY = 4.0
-"""Of a change, in logarithms of the series' length: more than Schwarz's criterion asks for
-a place and a level (Yao, "Estimating the number of change-points via Schwarz' criterion",
-Statistics & Probability Letters 6, 1988), as the noise is estimated, too."""
+"""Penalty per change, in logarithms of the series' length. Schwarz's criterion asks for less (Yao,
+"Estimating the number of change-points via Schwarz' criterion", Statistics & Probability Letters 6,
+1988), but here the noise is estimated, too."""
 
 NORMAL_MAD = 0.6745
 """Median of the absolute value of a standard normal variable."""
@@ -31,12 +31,12 @@ NORMAL_MAD = 0.6745
 def change_points(
     values: Sequence[float], metric: Metric, practical: float = PRACTICAL
 ) -> tuple[int, ...]:
-    """Return the places of the first values after each change, in order.
+    """Return the indices of the first values after each change, in order.
 
-    The series is parted so that the squares within parts, over the variance of its noise, and a
-    penalty per change are least (Jackson et al., "An algorithm for optimal partitioning of data on
-    an interval", IEEE Signal Processing Letters 12, 2005). A change counts if `difference` shows it
-    between the two levels, and beyond the margin.
+    The split minimises the squares within parts over the variance of the noise, plus a penalty per
+    change (Jackson et al., "An algorithm for optimal partitioning of data on an interval", IEEE
+    Signal Processing Letters 12, 2005). A change counts if the `difference` of the two levels is
+    significant and beyond the margin.
 
     Args:
         values: in the order of time, one per run.
@@ -63,7 +63,7 @@ def _noise_variance(numbers: Sequence[float]) -> float:
 
 
 def _best_parting(numbers: Sequence[float], variance: float) -> list[int]:
-    """Return the inner bounds of the parting that costs least, by dynamic programming."""
+    """Return the inner bounds of the cheapest split, by dynamic programming."""
     count = len(numbers)
     if count < 2 * SHORTEST:
         return []
@@ -88,7 +88,7 @@ def _best_parting(numbers: Sequence[float], variance: float) -> list[int]:
 
 
 LEAST = 5
-"""Libraries whose median is known well enough to hold another one against it."""
+"""Least number of libraries for a median that another library can be compared with."""
 
 DEVIATION = 1.4826
 """Standard deviation over median absolute deviation, of normal values (Rousseeuw and Croux,
@@ -105,20 +105,20 @@ class CommonChange:
     degrees: float
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
-        """Return half the width of the change's interval."""
+        """Return the half-width of the change's interval."""
         return student_quantile(self.degrees, confidence) * self.error
 
     @property
     def is_shown(self) -> bool:
-        """Whether its 95 % interval is without 0."""
+        """Whether the 95 % interval excludes 0."""
         return abs(self.change) > self.half_width()
 
 
 def common_change(changes: Sequence[float]) -> CommonChange | None:
-    """Return what libraries have in common; None where there are fewer than `LEAST`.
+    """Return the median change of libraries; None for fewer than `LEAST`.
 
-    A median, so that a library which did change weighs no more than any other; its standard error
-    is that of normal values, whose spread is taken from the median absolute deviation.
+    In a median, a library that did change weighs no more than any other. The standard error assumes
+    normal values with the spread that the median absolute deviation gives.
 
     Args:
         changes: one per library.
@@ -133,7 +133,7 @@ def common_change(changes: Sequence[float]) -> CommonChange | None:
 
 @dataclass(frozen=True)
 class BesideOthers(Contrast):
-    """A contrast less what the other libraries have in common."""
+    """Contrast minus the common change of other libraries."""
 
     own: Contrast
     others: CommonChange
@@ -142,7 +142,7 @@ class BesideOthers(Contrast):
         """Return the change's standard error and its degrees of freedom (Welch's).
 
         Args:
-            more: rounds that each side gets besides; they tell nothing more of the others.
+            more: additional rounds per side; they do not narrow the common change.
         """
         found = self.own.error_after(more)
         if found is None:
@@ -154,5 +154,5 @@ class BesideOthers(Contrast):
 
 
 def beside(own: Contrast, others: CommonChange) -> BesideOthers:
-    """Return a contrast less what other libraries have in common with it."""
+    """Subtract the common change of other libraries from a contrast."""
     return BesideOthers(own.change - others.change, own.margin, own.centre, own, others)

@@ -18,7 +18,7 @@ from skymark.statistics.interval import CONFIDENCE, student_p_value, student_qua
 
 @dataclass(frozen=True)
 class Contrast(ABC):
-    """A candidate's mean less a reference's, on the metric's scale."""
+    """Candidate's mean minus the reference's, on the metric's scale."""
 
     change: float
     margin: float
@@ -31,20 +31,20 @@ class Contrast(ABC):
         """Return the change's standard error and its degrees of freedom.
 
         Args:
-            more: rounds that each side gets besides, of the same variance.
+            more: additional rounds per side, of the same variance.
 
         Returns:
-            None where one round leaves the spread unknown.
+            None if a side has one round, so the spread is unknown.
         """
 
     def half_width(self, confidence: float = CONFIDENCE) -> float | None:
-        """Return half the width of the change's interval, or None where it is unknown."""
+        """Return the half-width of the change's interval; None if it is unknown."""
         found = self.error_after()
         return None if found is None else student_quantile(found[1], confidence) * found[0]
 
     @property
     def p_value(self) -> float | None:
-        """The probability of such a change, or a larger one, by chance alone."""
+        """Probability of a change of this size or larger by chance alone."""
         found = self.error_after()
         if found is None:
             return None
@@ -56,11 +56,11 @@ class Contrast(ABC):
 
 @dataclass(frozen=True)
 class UnpairedContrast(Contrast):
-    """A contrast of two sets of rounds that have nothing to do with each other."""
+    """Contrast of two independent sets of rounds."""
 
     counts: tuple[int, int]
     variances: tuple[float, float] | None
-    """Of each side's rounds; null where a side has one round only."""
+    """Variance of each side's rounds; null if a side has only one round."""
 
     def error_after(self, more: int = 0) -> tuple[float, float] | None:
         """Return the change's standard error and its degrees of freedom.
@@ -69,7 +69,7 @@ class UnpairedContrast(Contrast):
         variances are involved", Biometrika 34, 1947).
 
         Args:
-            more: rounds that each side gets besides, of the same variance.
+            more: additional rounds per side, of the same variance.
         """
         if self.variances is None:
             return None
@@ -83,21 +83,21 @@ class UnpairedContrast(Contrast):
 
 @dataclass(frozen=True)
 class PairedContrast(Contrast):
-    """A contrast of rounds of which each was measured beside one of the other side."""
+    """Contrast of rounds that were measured in pairs."""
 
     count: int
     """Pairs."""
     variance: float | None
-    """Of the differences within pairs; null where there is one pair only."""
+    """Variance of the differences within pairs; null if there is only one pair."""
 
     def error_after(self, more: int = 0) -> tuple[float, float] | None:
         """Return the change's standard error and its degrees of freedom, Student's over pairs.
 
-        What disturbs both rounds of a pair alike, such as a machine that gets slower, is in none of
-        the differences (Student, "The probable error of a mean", Biometrika 6, 1908).
+        A disturbance of both rounds of a pair, such as a slower machine, cancels out in the
+        differences (Student, "The probable error of a mean", Biometrika 6, 1908).
 
         Args:
-            more: pairs that are measured besides, of the same variance.
+            more: additional pairs, of the same variance.
         """
         if self.variance is None:
             return None
@@ -110,7 +110,7 @@ def contrast(
 ) -> UnpairedContrast:
     """Return the contrast of a metric's values, one per round.
 
-    On the log scale only where every value has a logarithm, as intervals are.
+    The log scale applies only if every value has a logarithm, as for intervals.
     """
     ours, theirs, centre = _on_scale(candidate, reference, metric)
     return UnpairedContrast(
@@ -165,14 +165,14 @@ PRACTICAL = 0.05
 """Smallest relative difference that counts, unless the caller has another."""
 
 PAIRED_PRACTICAL = 0.02
-"""The same where rounds were measured in pairs, which tell smaller differences apart."""
+"""Smallest relative difference that counts in pairs of rounds, which resolve smaller ones."""
 
 LARGEST_LOG = 700.0
-"""A ratio beyond this is no float any more."""
+"""Larger logarithms of a ratio overflow a float."""
 
 
 class Verdict(StrEnum):
-    """A candidate beside a reference. Tables show the metric's own words for better and worse."""
+    """Verdict on a candidate. Tables show the metric's own words for better and worse."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -185,21 +185,20 @@ REAL = frozenset({Verdict.BETTER, Verdict.WORSE})
 
 
 class Difference(Frozen):
-    """A candidate's values beside a reference's, and what follows."""
+    """Comparison of a candidate's values with a reference's."""
 
     ratio: Figure | None
     """The candidate's mean over the reference's with its 95 % interval; null if that is zero."""
     verdict: Verdict
     p_value: float | None = None
-    """Probability of such a ratio, or one further from 1, by chance alone (Welch's test, or
-    Student's where rounds are in pairs; the larger one, where it is held against other cells, too);
-    null without an interval."""
+    """Probability of a ratio at least this far from 1 by chance alone; null without an interval.
+    The test is Welch's, or Student's for rounds in pairs. The larger value of two tests counts."""
     corrected_p_value: float | None = None
-    """The same, enlarged for the number of comparisons; null where nobody corrected it."""
+    """The p-value corrected for the number of comparisons; null without a correction."""
 
     @property
     def is_real(self) -> bool:
-        """Whether it is shown that the two differ."""
+        """Whether the two sides differ significantly."""
         return self.verdict in REAL
 
 
@@ -212,20 +211,19 @@ def difference(
 ) -> Difference:
     """Compare a metric's values of two cells, one per round.
 
-    The interval is Welch's on the metric's scale (Welch, "The generalization of Student's problem
-    when several different population variances are involved", Biometrika 34, 1947); on the linear
-    scale it is given relative to the reference's mean. *Better* and *worse* need both: an interval
-    without 1, and a ratio beyond the practical margin. *No difference* needs proof as well: an
-    interval wholly within the margin. All else, a single round included, is *inconclusive*.
+    The interval is Welch's on the metric's scale (Biometrika 34, 1947; see `UnpairedContrast`). On
+    the linear scale it is relative to the reference's mean. *Better* and *worse* need both: an
+    interval that excludes 1, and a ratio beyond the practical margin. *No difference* needs proof
+    as well: an interval within the margin. All else, including a single round, is *inconclusive*.
 
-    What does not vary (`exact`) has no interval and no margin: it is equal, better or worse.
+    An `exact` metric does not vary, so it has no interval and no margin.
 
     Args:
         candidate: one value per round.
-        reference: the same of what it is compared with.
+        reference: the reference's values, one per round.
         metric: its scale, and whether higher or lower is better.
         practical: the margin; 0.05 means ratios between 1/1.05 and 1.05 do not matter.
-        confidence: of the interval, where another one than 95 % is wanted.
+        confidence: of the interval.
 
     Raises:
         ValueError: a side has no round.
@@ -242,18 +240,18 @@ def paired_difference(
     metric: Metric,
     practical: float = PAIRED_PRACTICAL,
 ) -> Difference:
-    """Compare a metric's values of two cells, whose rounds were measured in pairs.
+    """Compare a metric's values of two cells that were measured in pairs of rounds.
 
     The verdict is that of `difference`, on Student's interval of the mean over pairs.
 
     Args:
         candidate: one value per pair.
-        reference: the same of what it is compared with, in the same order.
+        reference: the reference's values, in the same order.
         metric: its scale, and whether higher or lower is better.
         practical: the margin.
 
     Raises:
-        ValueError: there is no pair, or a value lacks its other.
+        ValueError: there is no pair, or a value lacks its partner.
     """
     if not candidate:
         raise ValueError("a comparison in pairs needs at least one pair")
@@ -263,7 +261,7 @@ def paired_difference(
 
 
 def agreed(found: Difference, other: Contrast, metric: Metric) -> Difference:
-    """Return a difference with its verdict where another contrast has the same, else inconclusive.
+    """Make a difference inconclusive unless another contrast has the same verdict.
 
     Both tests have to reject, so the larger p-value counts (Berger, "Multiparameter hypothesis
     testing and acceptance sampling", Technometrics 24, 1982).
@@ -279,7 +277,7 @@ def agreed(found: Difference, other: Contrast, metric: Metric) -> Difference:
 
 
 def difference_of(found: Contrast, metric: Metric, confidence: float = CONFIDENCE) -> Difference:
-    """Return what a contrast says of a metric that varies."""
+    """Return the difference that a contrast of a varying metric shows."""
     change, half = found.change, found.half_width(confidence)
     places = (change,) if half is None else (change, change - half, change + half)
     if found.centre is None:
@@ -294,7 +292,7 @@ def difference_of(found: Contrast, metric: Metric, confidence: float = CONFIDENC
 
 
 def is_shown(candidate: Sequence[float], reference: Sequence[float], metric: Metric) -> bool:
-    """Say whether the `difference` of two cells is real, in a third of its time."""
+    """Return whether the `difference` of two cells is real, in a third of its time."""
     _refuse_empty(candidate, reference)
     if metric.scale == "exact":
         return candidate[-1] != reference[-1]
@@ -320,12 +318,12 @@ def _figure(ratios: Sequence[float]) -> Figure | None:
     if not ratios or not all(map(math.isfinite, ratios)):
         return None
     value, *ends = ratios
-    # A negative reference turns the ends round.
+    # A negative reference swaps the ends.
     return Figure(value=value, low=min(ends, default=None), high=max(ends, default=None))
 
 
 def verdict_of(found: Contrast, metric: Metric) -> Verdict:
-    """Return what a contrast shows at 95 %."""
+    """Return the verdict of a contrast at 95 % confidence."""
     return _verdict(found.change, found.half_width(), found.margin, metric)
 
 
@@ -348,12 +346,12 @@ ERROR = 1 - CONFIDENCE
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return each p-value so enlarged that all may be held against one level, in their order.
+    """Return p-values corrected for their number, in their order, so that one level fits all.
 
     Holm's step-down procedure bounds the probability of any false rejection, however the tests
-    depend on each other (Holm, "A simple sequentially rejective multiple test procedure",
-    Scandinavian Journal of Statistics 6, 1979). The false discovery rate, which scipy has, would
-    let a gate that looks at every cell say no by chance more often, the more cells really changed.
+    depend on each other. Source: Holm, "A simple sequentially rejective multiple test procedure",
+    Scandinavian Journal of Statistics 6, 1979. The false discovery rate, which scipy has, would let
+    a gate over every cell fail by chance more often, the more cells really changed.
     """
     adjusted, least = [0.0] * len(p_values), 0.0
     for step, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -363,10 +361,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Return differences of which better and worse are false with 5 % probability, all together.
+    """Correct differences so that any better or worse among them is false with 5 % probability.
 
-    One that is not shown any more is inconclusive. What does not vary keeps its verdict and counts
-    for none; *no difference* keeps its verdict, too, since its proof is another one.
+    Differences that lose significance become inconclusive. Exact metrics keep their verdicts and do
+    not count as comparisons. *No difference* keeps its verdict, too: it has its own proof.
     """
     tested = [(one, one.p_value) for one in differences if one.p_value is not None]
     adjusted = iter(holm([p_value for _, p_value in tested]))
@@ -374,7 +372,7 @@ def corrected(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def confidence_of_next(differences: Sequence[Difference]) -> float:
-    """Return the confidence that the next of the corrected differences to be shown has to have."""
+    """Return the confidence that the next corrected difference needs to be significant."""
     left = sum(one.p_value is not None and not one.is_real for one in differences)
     return 1 - ERROR / max(left, 1)
 
@@ -390,8 +388,8 @@ def paired_values(
 ) -> tuple[list[float], list[float]]:
     """Return a metric's values of two sides, pair by pair.
 
-    Rounds of one number are a pair. One that lacks its other, because a run was killed between the
-    two, is left out, as is a pair of which a round lacks the metric.
+    Rounds with the same number are a pair. A round without a partner, after a killed run, is
+    dropped, as is a pair in which a round lacks the metric.
     """
     ours, theirs = _by_number(candidate, name), _by_number(baseline, name)
     numbers = [number for number in ours if number in theirs]
@@ -406,10 +404,10 @@ def pair_count(candidate: Sequence[Round], baseline: Sequence[Round]) -> int:
 def enough_pairs(
     candidate: Sequence[Round], baseline: Sequence[Round], metric: Metric, effort: Effort
 ) -> Stop | None:
-    """Return the rule that ends the pairs of a cell; None where another one is to be measured.
+    """Return the rule that ends the pairs of a cell; None if it needs another pair.
 
-    They go on from the effort's least rounds until the interval of the ratio is as narrow as the
-    effort asks of a figure, or there are the effort's most.
+    Pairs end once the interval of the ratio is as narrow as the effort's target. The effort bounds
+    their number.
     """
     ours, theirs = paired_values(candidate, baseline, metric.name)
     count = pair_count(candidate, baseline)

@@ -1,9 +1,9 @@
-"""Intervals of a few rounds, metrics over all of them, and when there are enough.
+"""Intervals of a few rounds, metrics over all rounds, and the rule for enough rounds.
 
-The round (a fresh process) is the unit of replication: batches inside one process share its
-luck, so that pooling them would give intervals far too narrow (Georges, Buytaert, Eeckhout,
+The round (a fresh process) is the unit of replication. Batches inside one process share its luck,
+so pooled batches would give intervals far too narrow. Sources: Georges, Buytaert, Eeckhout,
 "Statistically rigorous Java performance evaluation", OOPSLA 2007; Kalibera, Jones, "Rigorous
-benchmarking in reasonable time", ISMM 2013).
+benchmarking in reasonable time", ISMM 2013.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ def student_p_value(t: float, degrees: float) -> float:
 def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -> Figure:
     """Return the mean of independent rounds with Student's 95 % interval.
 
-    On the log scale the value is the geometric mean and the interval is symmetric as a ratio:
-    rates and times are positive, their disturbances multiply, and speeds are compared by ratio
-    (Fleming, Wallace, "How not to lie with statistics", CACM 29(3), 1986). Bounds never reach
-    zero. Shares, which may be 0, and differences need the linear scale.
+    On the log scale the value is the geometric mean and the interval is symmetric as a ratio. It
+    suits rates and times: they are positive, and their disturbances multiply. Bounds never reach
+    zero. Shares, which may be 0, and differences need the linear scale. Source: Fleming, Wallace,
+    "How not to lie with statistics", CACM 29(3), 1986.
 
     Args:
         values: one per round; positive on the log scale.
-        scale: where the values are taken to be normally distributed.
+        scale: the scale on which the values are assumed to be normal.
 
     Raises:
-        ValueError: there is no value, or one that has no logarithm.
+        ValueError: there is no value, or a value has no logarithm.
     """
     if not values:
         raise ValueError("an estimate needs at least one round")
@@ -67,10 +67,10 @@ def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -
 
 
 def figures_of(rounds: Sequence[Round], metrics: Iterable[Metric]) -> dict[str, Figure]:
-    """Return each metric's mean over rounds with its interval; one that a round lacks is left out.
+    """Return each metric's mean over rounds with its interval, for metrics that every round has.
 
-    Pooled metrics are the suite's own matter and are left out, too. Metrics that only some
-    scenarios have, declared or not, are taken from the rounds that have them.
+    The suite computes pooled metrics itself. Undeclared metrics and metrics of some scenarios are
+    read from the rounds that have them.
     """
     found: dict[str, Figure] = {}
     declared = {one.name: one for one in metrics}
@@ -88,8 +88,8 @@ def figures_of(rounds: Sequence[Round], metrics: Iterable[Metric]) -> dict[str, 
 def figure_of(values: Sequence[float], scale: Scale) -> Figure:
     """Return the mean of values, one per round, with its interval.
 
-    On the log scale only where every value has a logarithm, else on the linear one. What does not
-    vary (`exact`) has no interval: its value is the last.
+    The log scale applies only if every value has a logarithm. An `exact` metric has no interval;
+    its value is the last.
     """
     if scale == "exact":
         return Figure(value=values[-1])
@@ -97,10 +97,10 @@ def figure_of(values: Sequence[float], scale: Scale) -> Figure:
 
 
 def is_precise_enough(rounds: Sequence[Round], metric: Metric, effort: Effort) -> bool:
-    """Whether the interval of a metric is narrow enough, or the effort is spent.
+    """Return whether a metric's interval is narrow enough, or the effort's rounds are used up.
 
-    Stopping at the first interval that is narrow enough makes 95 % a little optimistic; the
-    effort's `min_rounds` bounds by how much. What does not vary (`exact`) needs one round.
+    Stopping at the first narrow interval makes 95 % a little optimistic; the effort's `min_rounds`
+    bounds the error. An `exact` metric needs one round.
     """
     if len(rounds) >= effort.max_rounds or (rounds and metric.scale == "exact"):
         return True

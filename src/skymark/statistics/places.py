@@ -1,4 +1,4 @@
-"""Places in a ranking of which not every pair's order is known."""
+"""Orders in a ranking in which some pairs are statistically tied."""
 
 from __future__ import annotations
 
@@ -8,34 +8,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PlaceRange:
-    """The places that one of several may have, and its group.
+    """Orders that an item may have, and its group.
 
-    The range counts those shown to be better and those shown to be worse, pair by pair (Goldstein,
-    Spiegelhalter, "League tables and their limitations", Journal of the Royal Statistical Society
-    A 159, 1996).
+    The range counts significantly better and worse items, pair by pair (Goldstein, Spiegelhalter,
+    "League tables and their limitations", Journal of the Royal Statistical Society A 159, 1996).
     """
 
     first: int
-    """One more than are shown to be better."""
+    """One more than the number of significantly better items."""
     last: int
-    """All but those that are shown to be worse."""
+    """The number of items minus the significantly worse items."""
     group: int
-    """Counts from 0. Each of a group is shown to be better than each of the next."""
+    """Counts from 0. Each item of a group is significantly better than each item of the next."""
 
 
 def places_of(count: int, is_shown: Callable[[int, int], bool]) -> list[PlaceRange]:
-    """Return the places of things that are in the order of their means, the best first.
+    """Return the order ranges of items sorted by their means, the best first.
 
-    A group is as small as it can be for the order of groups to be shown in every pair. Within one,
-    not every pair's order is.
+    Groups are as small as possible while every pair of items from two groups differs significantly.
 
     Args:
-        count: how many there are.
-        is_shown: whether the first of two, the better by its mean, is shown to be better.
+        count: number of items.
+        is_shown: whether the first of two items, the better by its mean, is significantly better.
     """
     better, worse = [0] * count, [0] * count
     reach = list(range(count))
-    """The last one that each is not shown to be better than."""
+    """For each item, the last item that is not significantly worse."""
     for one in range(count):
         for other in range(one + 1, count):
             if is_shown(one, other):

@@ -1,4 +1,4 @@
-"""Power of a comparison: the effects that can be detected, and the rounds that it lacks."""
+"""Power of a comparison: detectable effects, and the rounds that a verdict still needs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from skymark.statistics.difference import Contrast, UnpairedContrast, sample_var
 from skymark.statistics.interval import CONFIDENCE, student_quantile
 
 POWER = 0.8
-"""Probability of a verdict that rounds are enough for (Cohen, "Statistical power analysis for the
+"""Probability of a verdict that counts as enough (Cohen, "Statistical power analysis for the
 behavioral sciences", 1988)."""
 
 MOST_ROUNDS = 1024
-"""More rounds than anybody adds to each side."""
+"""Largest number of additional rounds per side that is considered."""
 
 NORMAL = NormalDist()
 
@@ -23,19 +23,18 @@ NORMAL = NormalDist()
 def probability_of_verdict(found: Contrast, more: int, confidence: float = CONFIDENCE) -> float:
     """Return the probability that more rounds on each side lead to a verdict.
 
-    The true change and the spread are taken to be those that were seen. A verdict is either a
-    change that is shown and beyond the margin, or one that is shown to be within it: its 95 %
-    interval makes two one-sided tests (Schuirmann, "A comparison of the two one-sided tests
-    procedure and the power approach", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987).
+    The observed change and spread are assumed to be true. A verdict is a significant change beyond
+    the margin, or a change that is significantly within it. The 95 % interval of the latter makes
+    two one-sided tests (Schuirmann, "A comparison of the two one-sided tests procedure and the
+    power approach", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987).
 
     Args:
-        found: the contrast; with a spread.
-        more: rounds that each side gets besides.
-        confidence: of the interval that has to be without a change of 0; higher where there are
-            many comparisons.
+        found: the contrast, with a known spread.
+        more: additional rounds per side.
+        confidence: of the interval that must exclude 0; higher for many comparisons.
 
     Raises:
-        ValueError: a side has one round, so nothing is known of its spread.
+        ValueError: a side has one round, so its spread is unknown.
     """
     known = found.error_after(more)
     if known is None:
@@ -53,13 +52,11 @@ def probability_of_verdict(found: Contrast, more: int, confidence: float = CONFI
 
 
 def rounds_to_verdict(found: Contrast, confidence: float = CONFIDENCE) -> int | None:
-    """Return how many more rounds each side needs for a verdict with 80 % probability.
-
-    They are found by doubling and halving.
+    """Return the additional rounds per side for a verdict with 80 % probability.
 
     Returns:
-        At least 1; None where 1,024 would not do, as with a change at the margin itself, or where a
-        side has one round.
+        At least 1. None if a side has one round, or if 1,024 are too few, as for a change at the
+        margin itself.
     """
     if found.error_after(1) is None:
         return None
@@ -79,16 +76,16 @@ def rounds_to_verdict(found: Contrast, confidence: float = CONFIDENCE) -> int | 
 
 
 EFFECTS = (0.01, 0.02, 0.05, 0.10, 0.20)
-"""Relative changes that people ask about."""
+"""Default relative changes."""
 
 
 class Detection(Frozen):
-    """An effect, and the rounds that show it with 80 % probability."""
+    """Effect, and the rounds that show it with 80 % probability."""
 
     effect: float
     """A relative change; 0.05 is 5 %."""
     rounds: int | None
-    """Of each of the two sides; None where a thousand would not do."""
+    """Rounds per side; None if a thousand are too few."""
     measured_s: float | None
     """Time of the rounds of both sides."""
 
@@ -96,7 +93,7 @@ class Detection(Frozen):
 def detections(
     rounds: Sequence[float], round_s: float, effects: Sequence[float] = EFFECTS
 ) -> tuple[Detection, ...]:
-    """Return the rounds that each effect takes, if rounds vary by the machine alone.
+    """Return the rounds that each effect takes, if only the machine makes rounds vary.
 
     Args:
         rounds: the time of the same work in each of several rounds; positive.

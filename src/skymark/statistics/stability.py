@@ -1,8 +1,7 @@
-"""Warnings of rounds whose numbers are less trustworthy, each with what to do about it.
+"""Warnings about less trustworthy rounds, each with a remedy.
 
-Each check looks at the rounds alone and says nothing where there is too little data to tell.
-On rounds that differ by chance only, each raises its warning in fewer than 4 of 100 cells (see
-the tests, which simulate it).
+Each check reads only the rounds and stays silent if there is too little data. On rounds that differ
+by chance alone, it raises its warning in fewer than 4 of 100 cells (the tests simulate it).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from skymark.model.record import Round, StabilityWarning
 from skymark.statistics.interval import estimate, student_quantile
 
 PRACTICAL = 0.05
-"""Smallest relative difference worth a word."""
+"""Smallest relative difference that a warning mentions."""
 
 SHORT_REGION_S = 0.05
 """A timed region below this is shorter than a few time slices of the scheduler."""
@@ -34,7 +33,7 @@ GAP_RATIO = 7.0
 
 @dataclass(frozen=True)
 class CheckedRounds:
-    """The rounds of a cell, and the metric that is looked at."""
+    """Rounds of a cell, and the metric to check."""
 
     rounds: Sequence[Round]
     effort: Effort
@@ -51,7 +50,7 @@ def warnings_of(
 ) -> tuple[StabilityWarning, ...]:
     """Return the warnings about a metric of these rounds; empty if there are none.
 
-    A metric that does not vary, or that a round lacks, is not looked at.
+    An exact metric, or a metric that a round lacks, is not checked.
     """
     if not rounds or metric.scale == "exact":
         return ()
@@ -63,7 +62,7 @@ def warnings_of(
 
 
 def no_interval(seen: CheckedRounds) -> StabilityWarning | None:
-    """Warn of a single round, whose error nobody knows."""
+    """Warn of a single round, whose error is unknown."""
     if len(seen.rounds) > 1:
         return None
     return StabilityWarning(
@@ -103,7 +102,7 @@ def drift(seen: CheckedRounds) -> StabilityWarning | None:
     residual = sum((log - centre - slope * (place - middle)) ** 2 for place, log in enumerate(logs))
     error = math.sqrt(residual / (count - 2) / spread)
     change = math.exp(slope * (count - 1)) - 1
-    # 99 %: with one test per cell, 5 % would cry wolf in every run of twenty cells.
+    # 99 %: with one test per cell, 95 % would raise a false alarm in every run of twenty cells.
     if abs(slope) <= student_quantile(count - 2, 0.99) * error or abs(change) < PRACTICAL:
         return None
     return StabilityWarning(
@@ -119,7 +118,7 @@ def drift(seen: CheckedRounds) -> StabilityWarning | None:
 
 
 def outliers(seen: CheckedRounds) -> StabilityWarning | None:
-    """Warn of single rounds far from the others.
+    """Warn of single rounds far from the rest.
 
     Source: the modified z-score of Iglewicz, Hoaglin, "How to detect and handle outliers", 1993,
     with a higher threshold for so few values.

@@ -1,1 +1,1 @@
-"""The contract of a suite, and the registry of those that are installed."""
+"""Contract of a suite, and the registry of installed suites."""

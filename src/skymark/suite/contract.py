@@ -1,7 +1,7 @@
-"""The contract of a suite: its planning side, and the worker's side.
+"""Contract of a suite: the planning side and the worker side.
 
-The planning side is light: it imports no numerical library, so that plans and lists are quick. A
-suite subclasses `Suite` and is found by an entry point of the group ``skymark.suites``.
+The planning side imports no numerical library, so plans and lists are quick. A suite subclasses
+`Suite` and registers an entry point of the group ``skymark.suites``.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from skymark.statistics.stability import warnings_of
 
 
 class Ceiling(Frozen):
-    """A rate that the machine itself reaches in one part of the work: no pipeline has more."""
+    """Rate of the machine itself in one part of the work: an upper bound of any pipeline."""
 
     name: str
     rate: NonNegative
     """In the unit of the suite's primary metric."""
     basis: str
-    """How it was found, with its numbers."""
+    """Method of the measurement, with its numbers."""
     binds: bool = True
-    """Whether it can be the limit of what was measured; else it is told for comparison."""
+    """Whether it can limit the measured work; else it is shown for comparison."""
 
 
 Ceilings = Callable[[Record, Path], Sequence[Ceiling]]
@@ -55,25 +55,25 @@ Ceilings = Callable[[Record, Path], Sequence[Ceiling]]
 
 @dataclass(frozen=True)
 class Tuning:
-    """A choice among settings: the least of one metric, where another one suffices."""
+    """Choice among settings: the least cost among settings that reach a goal."""
 
     goal: str
-    """The metric that has to reach the target; a share, of which more is better."""
+    """The metric that has to reach the target: a share, more is better."""
     stand_in_goal: str
-    """The goal where candidates lack it, and are compared by the primary metric's stand-in."""
+    """The goal for candidates that lack it and are compared by the primary metric's stand-in."""
     cost: str
-    """The metric that is to be as small as can be then."""
+    """The metric to minimise once the goal is reached."""
     step: str
     """The setting that holds the time of an accelerator's step, in milliseconds."""
     batch: str
     """The setting that holds the elements of a batch."""
     scenario: str
-    """What is tuned where the user names nothing."""
+    """Scenario to tune if the user names none."""
     points: Callable[[int], Sequence[Mapping[str, Setting]]]
-    """Returns the settings to try on a machine with so many cores."""
+    """Returns the settings to try on a machine, given its number of cores."""
     efforts: Callable[[float, str], Sequence[Effort]]
-    """Returns the efforts of the rungs, the shortest first, for a step of so many milliseconds and
-    the name of one of the suite's efforts."""
+    """Returns the efforts of the stages, shortest first, given the milliseconds of a step and the
+    name of one of the suite's efforts."""
     ceilings: str
     """``module:function`` of `Ceilings`."""
 
@@ -83,53 +83,53 @@ Row = dict[str, object]
 
 
 SeenBy = Literal["dali", "jax", "tensorflow", "torch"]
-"""Libraries that can be asked for accelerators."""
+"""Libraries that can list accelerators."""
 
 
 class DeviceLibrary(Frozen):
-    """The library by which an adapter sees accelerators."""
+    """Library through which an adapter sees accelerators."""
 
     name: SeenBy
     measured: str
-    """Module that is to be measured; where it is not installed, nothing is asked."""
+    """The measured module; if it is not installed, the library is not queried."""
     variables: dict[str, str] = Field(default_factory=dict)
-    """Environment variables of the worker, where the user did not set them."""
+    """Environment variables of the worker, unless the user set them."""
 
 
 class Suite(ABC):
-    """The planning side of a family of work."""
+    """Planning side of a suite: a family of scenarios."""
 
     name: ClassVar[str]
-    """As in profiles and at the beginning of cell ids."""
+    """The name in profiles and at the start of cell ids."""
     title: ClassVar[str]
-    """Its work in a few words."""
+    """The suite's work in a few words."""
     runner: ClassVar[str]
     """``module:Class`` of the worker's side, which implements `Runner`."""
     judge: ClassVar[str | None] = None
-    """``module:Class`` that gives the verdict on a round, in a process where the adapter's code is
-    not, and implements `Judge`; None where the runner's own verdict stands."""
+    """``module:Class`` of the `Judge`, which gives the verdict on a round in a process without the
+    adapter's code. None if the runner's own verdict stands."""
     doubtful: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of causes that a machine which stood still brings about as well as a cheat. Once in a
-    cell, a round with one does not count, and is measured again in a process of its own."""
+    """Kinds of causes that either a stalled machine or a cheat explains. Once per cell, such a
+    round does not count and is measured again in a process of its own."""
     declaration: ClassVar[Declaration]
-    """Metrics and how they are shown, without the names of scenarios and adapters."""
+    """Metrics and their display, without the names of scenarios and adapters."""
     efforts: ClassVar[Mapping[str, Effort]]
     """By name; all suites have ``quick``, ``standard`` and ``rigorous``."""
     shares_machine: ClassVar[bool] = False
-    """Whether cells may be measured beside others on one machine: their figures do not vary by it.
-    Those that do, such as a throughput, are then of a machine that is shared, and say so."""
+    """Whether cells may share one machine at the same time, because their figures do not depend on
+    it. A figure that does, such as a throughput, is marked as measured on a shared machine."""
     shares_process: ClassVar[bool] = False
-    """Whether one worker process serves several groups, one after another: for figures that do not
-    vary by it, of libraries that take long to import. Else each group has its own. No process
-    measures a cell twice."""
+    """Whether one worker process serves several groups in turn, else each group has its own. It
+    suits libraries that import slowly, if figures do not depend on it. No process measures a cell
+    twice."""
     options: ClassVar[tuple[Option, ...]] = ()
-    """Of ``skymark run``, beyond those of every suite."""
+    """Options of ``skymark run`` that only this suite has."""
     tuning: ClassVar[Tuning | None] = None
-    """How settings are chosen for an accelerator's step; None where there is nothing to choose."""
+    """Choice of settings for an accelerator's step; None if there is no choice."""
     formats: ClassVar[Mapping[str, str]] = {}
     """Formats of other programs, by name: ``module:Class``, which implements `ForeignFormat`."""
 
-    # What there is
+    # Listings
 
     @abstractmethod
     def scenarios(self) -> list[Row]:
@@ -144,7 +144,7 @@ class Suite(ABC):
         del cells
         return self.declaration
 
-    # What is to be run
+    # Planning
 
     @abstractmethod
     def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
@@ -158,20 +158,20 @@ class Suite(ABC):
     def venv(self, cell: Cell) -> VenvSpec | None:
         """Return the venv of a cell's adapter; None for the interpreter that skymark runs in.
 
-        Where packages differ with the accelerator, its `variants` say so.
-        The worker finds skymark and the suite's own package there by itself; what they import, such
-        as pydantic and psutil, must be among the venv's packages.
+        Its `variants` name the packages that depend on the accelerator. The worker finds skymark
+        and the suite's own package by itself. Their imports, such as pydantic and psutil, must be
+        among the venv's packages.
         """
 
     def adapter_reference(self, cell: Cell) -> str:
-        """Return a cell's adapter as the command line takes it: override where it can be a file."""
+        """Return a cell's adapter as the command line takes it; override if it can be a file."""
         return cell.adapter
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
-        """Return the venvs of adapters by name; of all that install by themselves if none is named.
+        """Return the venvs of adapters by name; without names, of all that need no manual install.
 
         Raises:
-            UnknownNameError: there is no such adapter.
+            UnknownNameError: an adapter does not exist.
         """
         del adapters
         return {}
@@ -181,34 +181,33 @@ class Suite(ABC):
         del cell
         return None
 
-    # Asked on the machine that runs the cells
+    # On the machine that runs the cells
 
     def need(self, cell: Cell) -> Need:
-        """Return the most that a cell's processes need of the machine, as far as it is known."""
+        """Return the known upper bound of a cell's needs of the machine."""
         del cell
         return Need()
 
     def absence(self, cell: Cell) -> Cause | None:
-        """Return the cause that keeps a cell from this machine: an absent library, say."""
+        """Return the cause that keeps a cell from this machine, such as an absent library."""
         del cell
         return None
 
     def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
         """Return the library by which a cell's adapter sees the accelerator of a platform.
 
-        If that sees none, the cell fails. None for an adapter that has no part for it and works on
-        the host wherever it runs.
+        If the library sees none, the cell fails. None for an adapter that always works on the host.
         """
         del cell, platform
         return None
 
     def data_of(self, cell: Cell) -> str | None:
-        """Return the user's name for the real data of a cell; None where the suite has its own."""
+        """Return the user's name for the real data of a cell; None if the suite has its own."""
         del cell
         return None
 
     def open_data(self, name: str) -> NamedData | None:
-        """Open real data that a user names; None where the suite reads none.
+        """Open real data that a user names; None if the suite reads none.
 
         Raises:
             DataError: it cannot be read.
@@ -222,7 +221,7 @@ class Suite(ABC):
         return []
 
     def fetch(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
-        """Bring what cells read from elsewhere onto this disk, before any worker starts.
+        """Download the data of cells onto this disk, before any worker starts.
 
         Raises:
             DataError: it cannot be read.
@@ -231,9 +230,10 @@ class Suite(ABC):
     # Repetition and results
 
     def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
-        """Whether a cell has its rounds: the repetition policy.
+        """Return whether a cell has enough rounds: the repetition policy.
 
-        By default rounds go on until the primary metric is precise enough, or the effort is spent.
+        By default rounds go on until the primary metric is precise enough, or the effort's rounds
+        end.
         """
         del cell
         return is_precise_enough(rounds, self._deciding(rounds), effort)
@@ -257,25 +257,25 @@ class Suite(ABC):
 
 
 class ForeignFormat(Protocol):
-    """Files of another program, which results are written to and read from."""
+    """File format of another program, to write and read results."""
 
     def write(self, records: Iterable[Record], directory: Path) -> list[Path]:
         """Write the `ok` records into a directory, and return their files.
 
         Raises:
-            UsageError: a file of that name is there with other content.
+            UsageError: a file of that name exists with other content.
         """
 
     def read(self, file: Path) -> ForeignFigures:
         """Read the figures of one file.
 
         Raises:
-            DataError: it is none of the program's.
+            DataError: it is not a file of the program.
         """
 
 
 class ForeignFigures(Frozen):
-    """Figures that another program measured: no record, for nothing proves them."""
+    """Figures that another program measured; not a record, because nothing proves them."""
 
     scenario: str
     variant: str
@@ -289,44 +289,48 @@ class TimedRegion(Protocol):
     """The timed region of a round: between its two ends the engine samples the process tree."""
 
     def begins(self, exclude: tuple[int, ...] = ()) -> None:
-        """Return when sampling has begun.
+        """Start sampling, and return once it has begun.
 
         Args:
             exclude: processes that serve the benchmark and are not the adapter's.
         """
 
     def ends(self) -> Resources:
-        """Return what the process tree used."""
+        """Return the use of the process tree."""
 
     def hand_over(self, evidence: Path) -> None:
-        """Name the file from which the suite's judge is to judge the round.
+        """Name the file from which the suite's judge judges the round.
 
-        It is read before the runner is asked for anything else.
+        It is read before the next call of the runner.
         """
 
 
 class Runner(Protocol):
-    """The worker's side: the cells of one group, in a process of their own.
+    """Worker side of a suite: the cells of one group, in a process of their own.
 
-    A runner that imports a library for seconds may have two more attributes: ``forks``, true where
-    the library allows its process to be forked before it measured anything; and
-    ``forked(first=…)``, called at the beginning of each fork, with whether none has measured before
-    it. Its process is then kept, and forked for each round, unless the import started a thread or a
-    process, or opened a device.
+    A runner with a slow import may have two more attributes. ``forks`` is true if the library
+    allows a fork before the first measurement. ``forked(first=…)`` is called at the start of each
+    fork; ``first`` is true if no fork has measured before. The process is then kept and forked for
+    each round, unless the import started a thread or a process, or opened a device.
     """
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
-        """Get ready for a group, of which one cell is told: import what all of its cells need.
+        """Get ready for a group: import the libraries that its cells need.
 
-        The round before may be judged meanwhile, but none is measured. With a platform that has an
-        accelerator, the adapter is to use it.
+        The previous round may be judged meanwhile, but no round is measured. On a platform with an
+        accelerator, the adapter has to use it.
+
+        Args:
+            cell: any cell of the group.
+            cache: the cache directory.
+            platform: the platform to run on.
         """
 
     def versions(self) -> dict[str, str]:
         """Return the versions of the libraries used."""
 
     def prepare(self, cell: Cell) -> None:
-        """Make the cell's data, if it is not there."""
+        """Make the cell's data unless it exists."""
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Measure and verify one round of a cell."""
@@ -336,18 +340,18 @@ class Runner(Protocol):
 
 
 class ObservedRound(Frozen):
-    """A round's timed region as the engine saw it, from outside of the worker."""
+    """A round's timed region as the engine saw it, from outside the worker."""
 
     wall_s: float | None = None
-    """From its beginning to its end by the engine's clock; None for a round that had none."""
+    """Wall time by the engine's clock; None for a round without a timed region."""
     resources: Resources = Resources()
 
 
 class Judge(Protocol):
-    """The verdict on rounds, in a process of the adapter's venv that never runs its code."""
+    """Judge of rounds, in a process of the adapter's venv that never runs the adapter's code."""
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform) -> None:
-        """Get ready for rounds of any cell of the venv, of which one is told."""
+        """Get ready for rounds of any cell of the venv; `cell` is an example."""
 
     def judge(
         self, cell: Cell, claim: RoundResult, evidence: Path, seen: ObservedRound
@@ -355,11 +359,11 @@ class Judge(Protocol):
         """Return the verdict on a round.
 
         Args:
-            cell: what was measured.
-            claim: what its worker says of the round, its verdict apart.
-            evidence: what its runner handed over.
-            seen: what the engine saw of it.
+            cell: the measured cell.
+            claim: the worker's result of the round, without a verdict.
+            evidence: the file that the runner handed over.
+            seen: the engine's own observation.
         """
 
     def close(self) -> None:
-        """Free what is held. Called once, at the end."""
+        """Free the judge's resources. Called once, at the end."""

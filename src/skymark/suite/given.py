@@ -1,4 +1,4 @@
-"""What a user gave by name, read into a suite's model: settings and options of the command line."""
+"""Reading of the user's settings and options of the command line into a suite's model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def read_given(model: type[Given], kind: str, values: Mapping[str, object]) -> G
     Args:
         model: has a field for each name that may be given.
         kind: ``setting`` or ``option``, for messages.
-        values: as they were given.
+        values: the user's values by name.
 
     Raises:
-        UsageError: there is no such name, or it has no such value.
+        UsageError: the name does not exist, or the value is invalid.
     """
     for name in values:
         if name not in model.model_fields:
@@ -34,7 +34,7 @@ def read_given(model: type[Given], kind: str, values: Mapping[str, object]) -> G
 
 
 def refusal(kind: str, error: ValidationError, values: Mapping[str, object]) -> UsageError:
-    """Return the error of the first value that a model refuses."""
+    """Return the error for the first value that a model refuses."""
     fault = error.errors()[0]
     name = str(fault["loc"][0])
     return UsageError(f"{kind} {name}={values.get(name)!r}: {fault['msg']}")

@@ -32,7 +32,7 @@ def _entry_points() -> dict[str, EntryPoint]:
 
 
 def suites_with_commands() -> tuple[EntryPoint, ...]:
-    """Return the entry points of suites that bring a `cyclopts.App` in their own words."""
+    """Return the entry points of suites that bring a `cyclopts.App` of their own."""
     return extensions(COMMANDS)
 
 
@@ -66,6 +66,6 @@ def suites() -> tuple[Suite, ...]:
     """Return the planning sides of all suites that are installed.
 
     Raises:
-        UsageError: one of them does not load.
+        UsageError: a suite does not load.
     """
     return tuple(suite_named(name) for name in suite_names())
