@@ -1,1 +1,1 @@
-"""The machine: facts, limits, accelerator, fitness, processes, the measuring lock."""
+"""Machine: facts, limits, accelerators, fitness, processes, and the measuring lock."""

@@ -1,4 +1,4 @@
-"""Limits and room of this machine: CPU and memory of control groups, and what workers need."""
+"""Limits and free resources of this machine, and the needs of workers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def limits_of(
 ) -> ProcessLimits:
     """Return the limits that hold for this process, of control groups version 1 and 2.
 
-    A limit of any enclosing group holds, so the strictest on the way to the root counts.
-    Source: https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1.
+    Every enclosing group's limit applies, so the strictest on the way to the root counts. Source:
+    https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1.
     """
     groups = _groups_of(proc / "cgroup", cgroups)
     quotas = [quota for group in groups if (quota := _quota_cores(group)) is not None]
@@ -37,7 +37,7 @@ def limits_of(
 
 
 def _groups_of(file: Path, cgroups: Path) -> list[Path]:
-    """Return the directories of the process's groups and of all that enclose them."""
+    """Return the directories of the process's groups and of their enclosing groups."""
     found: list[Path] = []
     for line in (text_of(file) or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -69,7 +69,7 @@ def _memory_limit(group: Path) -> int | None:
 
 
 def oom_kills(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many processes of this one's control groups were killed for memory so far."""
+    """Return the number of processes in this process's control groups killed for memory."""
     counts = []
     for group in _groups_of(proc / "cgroup", cgroups):
         for name in ("memory.events", "memory.oom_control"):
@@ -86,7 +86,7 @@ def _throttled_share(group: Path) -> float | None:
 
 
 def container_of(root: Path = Path("/")) -> str | None:
-    """Return the kind of container by the marks that it leaves; None outside of one."""
+    """Return the kind of container by its marks; None outside a container."""
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return "kubernetes"
     if (root / ".dockerenv").exists():
@@ -103,7 +103,7 @@ def _number(path: Path) -> int | None:
 
 
 def text_of(path: Path) -> str | None:
-    """Return the text of one of the kernel's files; None where it may not be read."""
+    """Return the text of a kernel file; None if it is unreadable."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -113,33 +113,33 @@ def text_of(path: Path) -> str | None:
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # no temporary file: its size is asked for
 
 FILES_OF_SKYMARK = 48
-"""Files that a process has open besides those of its batches: libraries, data, pipes."""
+"""Open files of a process besides batches: libraries, data, pipes."""
 
 
 class Need(Frozen):
-    """The most that a cell's processes need of this machine."""
+    """Upper bound of the needs of a cell's processes."""
 
     shared_memory_bytes: int = 0
-    """Batches that lie in shared memory at a time; 0 where none is known to."""
+    """Bytes of batches in shared memory at a time; 0 if unknown."""
     open_files: int = 0
-    """Files of one process, those that every process has apart."""
+    """Open files of one process, beyond the files that every process has."""
     memory_bytes: int = 0
 
 
 class Room(Frozen):
-    """The room that there is. Null is unknown, or no limit."""
+    """Free resources of the machine. Null is unknown, or no limit."""
 
     shared_memory_bytes: int | None = None
-    """The size of its file system."""
+    """The size of the file system of shared memory."""
     free_shared_memory_bytes: int | None = None
     open_files: int | None = None
-    """The limit of one process."""
+    """The limit of open files of one process."""
     memory_limit_bytes: int | None = None
-    """Of the control group."""
+    """The memory limit of the control group."""
 
 
 def room_here(shared_memory: Path = SHARED_MEMORY) -> Room:
-    """Return the room that this process and those that it starts have."""
+    """Return the free resources for this process and its children."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     size, free = _size_of(shared_memory)
     return Room(
@@ -151,7 +151,7 @@ def room_here(shared_memory: Path = SHARED_MEMORY) -> Room:
 
 
 def shortage(need: Need, room: Room) -> Cause | None:
-    """Return what a cell lacks on a machine, so that it could only fail; None for nothing."""
+    """Return the missing resource that would make a cell fail; None if nothing is missing."""
     free = room.free_shared_memory_bytes
     if free is not None and need.shared_memory_bytes > free:
         return Cause(
@@ -193,7 +193,7 @@ MORE_MEMORY = (
 
 
 def _size_of(directory: Path) -> tuple[int | None, int | None]:
-    """Return the size and the free bytes of a file system; None for both where it is not there."""
+    """Return the size and the free bytes of a file system; None for both if it is absent."""
     if not directory.is_dir():
         return None, None
     status = os.statvfs(directory)

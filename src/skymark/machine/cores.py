@@ -1,4 +1,4 @@
-"""Cores of this machine, divided between what is measured and a server that is not."""
+"""Cores of this machine, divided between the measured processes and an unmeasured server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 
 FEWEST = 3
-"""Cores of a machine that has one for a server: of two, the measured ones would be halved."""
+"""Least cores of a machine that gives a core to a server: of two cores, that would be half."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """The cores of the measured processes, and those of a server; both all where shared."""
+    """Cores of the measured processes and of a server; both are all cores if shared."""
 
     measured: frozenset[int]
     server: frozenset[int]
@@ -29,7 +29,7 @@ class Division:
 
 
 def divided(cores: Iterable[int]) -> Division:
-    """Give the last of `FEWEST` cores or more to the server; fewer are shared."""
+    """Give the last core to the server if there are at least `FEWEST`; else share all cores."""
     every = frozenset(cores)
     if len(every) < FEWEST:
         return Division(every, every)
@@ -39,9 +39,9 @@ def divided(cores: Iterable[int]) -> Division:
 
 @contextmanager
 def apart(server: int) -> Iterator[Division]:
-    """Keep a server and the rest of this process's tree to cores of their own meanwhile.
+    """Pin a server and the rest of this process's tree to separate cores within the context.
 
-    Processes and threads that start meanwhile keep to those of the one that starts them.
+    New processes and threads inherit the cores of their parent.
 
     Args:
         server: the process's id.
@@ -59,13 +59,13 @@ def apart(server: int) -> Iterator[Division]:
 
 
 def tree_without(left_out: int) -> list[int]:
-    """Return this process and those that it has started, but for one."""
+    """Return this process and its descendants, except one."""
     children = psutil.Process().children(recursive=True)
     return [os.getpid(), *(child.pid for child in children if child.pid != left_out)]
 
 
 def keep_to(cores: Iterable[int], processes: Iterable[int]) -> None:
-    """Let all threads of processes run on these cores only; what has ended is passed over."""
+    """Pin all threads of processes to these cores; ended processes are skipped."""
     every = frozenset(cores)
     for process in processes:
         with suppress(ProcessLookupError, FileNotFoundError):

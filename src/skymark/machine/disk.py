@@ -1,4 +1,4 @@
-"""The disk below a directory: its kind and free space; rates of reading it and of memory."""
+"""Disk below a directory: kind, free space, and read rate; copy rate of memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def disk_of(
 ) -> tuple[DiskKind | None, str | None, int | None]:
     """Return the disk's kind, the file system's type and the free bytes below a directory.
 
-    A directory that does not exist yet is where its nearest parent is.
+    A directory that does not exist yet lies on the disk of its nearest parent.
     """
     place = directory.resolve()
     while not place.exists():
@@ -55,7 +55,7 @@ def _kind(place: Path, filesystem: str | None, sys_block: Path) -> DiskKind | No
 
 
 def _kind_of_device(block: Path) -> DiskKind | None:
-    """Return the kind of a device by its name, or by what the kernel says of its platters."""
+    """Return the kind of a device by its name, or by the kernel's rotational flag."""
     if block.name.startswith("nvme"):
         return "nvme"
     if block.name.startswith(("vd", "xvd")):
@@ -67,10 +67,10 @@ def _kind_of_device(block: Path) -> DiskKind | None:
 
 
 READ_S = 1.0
-"""Reading stops after so long."""
+"""Longest time of reading."""
 READ_BYTES = 1 << 22
 COPIED_BYTES = 1 << 26
-"""More than the caches of most processors hold."""
+"""Bytes of a copy, more than most processors' caches hold."""
 COPIES = 5
 
 
@@ -89,8 +89,8 @@ def disk_bytes_per_s(
 ) -> float | None:
     """Return the rate at which one thread reads files from the disk, one after another.
 
-    The kernel is asked to forget their pages first, as `drop_page_cache` does; a disk's own cache,
-    or the host's of a virtual one, is not forgotten.
+    The kernel's cached pages are dropped first, as `drop_page_cache` does. A disk's own cache, or
+    the host's cache of a virtual disk, stays.
 
     Args:
         files: read in order, until the time is over.
@@ -98,7 +98,7 @@ def disk_bytes_per_s(
         clock: seconds.
 
     Returns:
-        Bytes per second; None where there was nothing to read.
+        Bytes per second; None if there was nothing to read.
     """
     read, taken_s = 0, 0.0
     for path in files:
@@ -124,7 +124,7 @@ def memory_bytes_per_s(
 ) -> float:
     """Return the rate at which one thread copies memory: the median of several copies.
 
-    The bytes of a copy count once, though they are read and written.
+    The bytes of a copy count once, although they are read and written.
     """
     source, target = bytearray(COPIED_BYTES), bytearray(COPIED_BYTES)
     taken = []

@@ -1,4 +1,4 @@
-"""Facts of the machine and the software that a run is made with."""
+"""Facts about the machine and the software of a run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from skymark.machine.nvidia import nvidia_driver
 from skymark.model.machine import Accelerator, GitState, Hardware, Load, MachineState
 
 Run = Callable[[Sequence[str]], str | None]
-"""Runs a program and returns its output; None if it is not there, fails or hangs."""
+"""Runs a program and returns its output; None if it is absent, fails or hangs."""
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
 COMMIT_VARIABLE = "SKYMARK_COMMIT"
-"""The commit of skymark, with ``-dirty`` where files were changed."""
+"""The commit of skymark, with ``-dirty`` if files were changed."""
 OBSERVED_S = 0.2
-"""How long the cores are watched to tell how busy they are."""
+"""Time to watch the cores for their load."""
 
 
 def capture(directory: Path, run: Run | None = None) -> MachineState:
-    """Return the machine as it is now, its load sampled for about a quarter of a second.
+    """Return the machine's current state, with its load over about a quarter of a second.
 
-    What the platform does not tell is null.
+    Null is unknown.
 
     Args:
         directory: where the data under test lies; its disk is described.
@@ -70,7 +70,7 @@ def capture(directory: Path, run: Run | None = None) -> MachineState:
 
 
 PROGRAM_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH")
-"""What the machine's programs need; no secret, and no ``GIT_DIR`` of another repository."""
+"""Variables that programs need; no secret, and no ``GIT_DIR`` of another repository."""
 
 
 def run_program(command: Sequence[str]) -> str | None:
@@ -102,7 +102,7 @@ def cpu_model(run: Run) -> str | None:
             name, _, value = line.partition(":")
             if name.strip() == key and value.strip():
                 return " ".join(value.split())
-    # ARM servers give numbers in cpuinfo, which lscpu knows the names of.
+    # On ARM servers cpuinfo has numbers, and lscpu has their names.
     for line in (run(["lscpu"]) or "").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "Model name" and value.strip(" -"):
@@ -111,13 +111,13 @@ def cpu_model(run: Run) -> str | None:
 
 
 def accelerators(kernels_file: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] | None:
-    """Return the NVIDIA GPUs that NVML names, and in place of one that MIG cuts its slices.
+    """Return the NVIDIA GPUs that NVML lists, with the slices of a GPU that MIG divides.
 
     Memory is in whole MiB, as in records of earlier versions.
 
     Returns:
-        Empty where there is no driver; None where there is one that does not answer, such as in a
-        container that has no NVML.
+        Empty without a driver; None if a driver does not answer, such as in a container without
+        NVML.
     """
     driver = nvidia_driver()
     if driver is None:
@@ -136,7 +136,7 @@ def accelerators(kernels_file: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] 
 
 
 def cpu_governor(root: Path = Path("/sys/devices/system/cpu")) -> str | None:
-    """Return the frequency governor of the cores, or all of them where they differ."""
+    """Return the frequency governor of the cores, or all governors if they differ."""
     files = sorted(root.glob("cpu[0-9]*/cpufreq/scaling_governor"))
     governors = {text_of(file) for file in files} - {None, ""}
     return ", ".join(sorted(str(governor) for governor in governors)) or None
@@ -152,7 +152,7 @@ def turbo(root: Path = Path("/sys/devices/system/cpu")) -> bool | None:
 
 
 def on_battery() -> bool | None:
-    """Return whether the machine runs on its battery; None for one that has none."""
+    """Return whether the machine runs on its battery; None without a battery."""
     import psutil
 
     if not hasattr(psutil, "sensors_battery"):
@@ -162,11 +162,10 @@ def on_battery() -> bool | None:
 
 
 def git_state(run: Run, package: Path = Path(skymark.__file__).parent) -> GitState | None:
-    """Return the commit of the checkout that skymark lies in; None where it is installed.
+    """Return the commit of skymark's checkout; None for an installed package.
 
-    Where a checkout came without its history, to a container or a rented machine, `COMMIT_VARIABLE`
-    says what it was. A package below somebody else's repository (a virtual machine in a
-    checkout) is not part of it, which git tells by whether it tracks the file.
+    In a container or on a rented machine, `COMMIT_VARIABLE` names the commit of a checkout without
+    history. A package that git does not track, such as a venv in another checkout, has no commit.
     """
     git = ["git", "-C", os.fspath(package)]
     if run([*git, "ls-files", "--error-unmatch", "__init__.py"]) is None:
@@ -183,28 +182,28 @@ DEVICE_FILES = {
     "gpu": ("dev/nvidiactl", "dev/dxg"),
     "tpu": ("dev/accel[0-9]*", "dev/vfio/[0-9]*"),
 }
-"""Made by the driver: of NVIDIA on Linux and in WSL 2; of TPU up to v4, and from v5 on."""
+"""Device files of the drivers: NVIDIA on Linux and in WSL 2; TPU up to v4, and from v5 on."""
 
 
 FRACTION_VARIABLE = "SKYMARK_GPU_FRACTION"
-"""Environment variable with the share of an accelerator's memory that is this process's own."""
+"""Environment variable with this process's share of an accelerator's memory."""
 
 
 def has_driver(platform: str, root: Path = Path("/")) -> bool:
-    """Whether a driver of a ``gpu`` or ``tpu`` is loaded.
+    """Return whether a driver of a ``gpu`` or ``tpu`` is loaded.
 
     Args:
-        platform: one of these.
-        root: where device files are looked for.
+        platform: ``gpu`` or ``tpu``.
+        root: directory of the device files.
     """
     return any(path for pattern in DEVICE_FILES[platform] for path in root.glob(pattern))
 
 
 def driver_version(root: Path = Path("/")) -> str | None:
-    """Return the version of NVIDIA's driver, such as ``580.65.06``; None where nothing tells it.
+    """Return the version of NVIDIA's driver, such as ``580.65.06``; None if unknown.
 
     Args:
-        root: where the kernel's own file is looked for, in containers without NVML.
+        root: directory of the kernel's own file, for containers without NVML.
     """
     driver = nvidia_driver()
     if driver is not None and driver.version is not None:
@@ -218,5 +217,5 @@ def driver_version(root: Path = Path("/")) -> str | None:
 
 
 def device_places(platform: str) -> str:
-    """Return the places of a platform's device files in words."""
+    """Return the paths of a platform's device files in words."""
     return " or ".join(f"/{pattern}" for pattern in DEVICE_FILES[platform])

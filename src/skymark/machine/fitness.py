@@ -15,7 +15,7 @@ from skymark.model.record import StabilityWarning
 from skymark.model.sizes import size_text
 
 BUSY_SHARE = 0.10
-"""More of all cores' time than this used by others disturbs a measurement."""
+"""Share of all cores' time from which other programs disturb a measurement."""
 
 THROTTLED_SHARE = 0.01
 LEAST_FREE_DISK_BYTES = 5 << 30
@@ -23,13 +23,13 @@ LEAST_FREE_MEMORY_SHARE = 0.15
 NOTABLE_SWAP_BYTES = 256 << 20
 
 ENOUGH_SHARED_MEMORY_BYTES = 1 << 30
-"""Eight workers, four batches ahead each, of 64 images of 224 × 224: 0.3 GB of bytes."""
+"""Shared memory for eight workers with four batches each, of 64 images of 224 × 224: 0.3 GB."""
 
 ENOUGH_OPEN_FILES = 1024
-"""What systems allow by default."""
+"""Default limit of most systems."""
 
 ENOUGH_MEMORY_BYTES = 2 << 30
-"""A process that has imported PyTorch or TensorFlow takes 0.3 to 0.5 GB, its workers as much."""
+"""A process with PyTorch or TensorFlow takes 0.3 to 0.5 GB, and each of its workers as much."""
 
 
 def fitness_warnings(machine: MachineState) -> tuple[StabilityWarning, ...]:
@@ -43,7 +43,7 @@ def fitness_warnings(machine: MachineState) -> tuple[StabilityWarning, ...]:
 
 
 def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
-    """Return the reasons why worker processes may find too little room."""
+    """Return the reasons why worker processes may lack resources."""
     found = []
     size = room.shared_memory_bytes
     if size is not None and size < ENOUGH_SHARED_MEMORY_BYTES:

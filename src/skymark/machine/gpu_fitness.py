@@ -21,17 +21,17 @@ from skymark.model.sizes import size_text
 
 GIB = 1 << 30
 LEAST_FREE_SHARE = 0.25
-"""Less memory than this is too little: JAX takes three quarters of a GPU by default."""
+"""Least share of free memory: JAX takes three quarters of a GPU by default."""
 UNSEEN_BYTES = GIB
-"""Memory in use, without a process to see, that the driver does not keep for itself."""
+"""Memory in use without a visible process that exceeds the driver's own use."""
 LEAST_POWER_SHARE = 0.95
 HOT_MARGIN_C = 5
 LEAST_COPY_SHARE = 0.5
-"""Of the link's rate: an H100's page-locked copies reach 55 of 63 GB/s."""
+"""Least share of the link's rate: an H100's page-locked copies reach 55 of 63 GB/s."""
 
 LEAST_DRIVER: Mapping[int, int] = {12: 525, 13: 580}
-"""Branch of the driver by the major version of CUDA that a library is built for. Source: CUDA
-Toolkit release notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
+"""Branch of the driver by the major version of CUDA of a library's build. Source: CUDA Toolkit
+release notes, "CUDA Toolkit and Minimum Required Driver Version for CUDA Minor Version
 Compatibility"."""
 
 LANE_BYTES_PER_S: Mapping[int, float] = {
@@ -51,11 +51,11 @@ CUDA_BUILD = re.compile(
 """Major version of CUDA in the local part of torch's version, or in its requirements."""
 
 STOPS_A_RUN = frozenset({"driver-mismatch", "driver-too-old", "gpu-full", "gpu-lost", "mig-empty"})
-"""Kinds with which nothing could be measured."""
+"""Kinds of faults that prevent any measurement."""
 
 
 class CopyRates(Frozen):
-    """Rates of copies from host memory to a GPU, in bytes per second; null was not measured."""
+    """Rates of copies from host memory to a GPU, in bytes per second; null if not measured."""
 
     framework: str
     page_locked: float | None = None
@@ -93,9 +93,8 @@ def age_faults(
     """Yield a fault for each library that is built for a newer CUDA than the driver runs.
 
     Args:
-        driver: its version, such as ``535.183.06``; None where nothing tells it.
-        cuda: the newest version of CUDA that it runs, such as ``12.2``; None where only its own
-            version is known.
+        driver: its version, such as ``535.183.06``; None if unknown.
+        cuda: the newest version of CUDA that it runs, such as ``12.2``; None if unknown.
         builds: major version of CUDA by library.
     """
     for library, major in builds.items():
@@ -115,10 +114,9 @@ def age_faults(
 
 
 def cuda_builds(names: Iterable[str] = ("torch", "jax")) -> dict[str, int]:
-    """Return the major version of CUDA that libraries of this interpreter are built for.
+    """Return the major version of CUDA of this interpreter's libraries, without CPU builds.
 
-    Metadata has it, so nothing is imported. Absent libraries and builds for the CPU are not among
-    them.
+    It is read from metadata, without importing the libraries.
     """
     found: dict[str, int] = {}
     for name in names:
@@ -151,10 +149,10 @@ def gpu_faults(
     copies: Mapping[int, Sequence[CopyRates]] = MappingProxyType({}),
     fraction: float = 1.0,
 ) -> Iterator[StabilityWarning]:
-    """Yield the faults of GPUs, for each the worst first.
+    """Yield the faults of GPUs; each GPU's worst fault comes first.
 
     Args:
-        gpus: their state while nothing of skymark computes on them.
+        gpus: their state while skymark does not use them.
         copies: rates of copies by the GPU's index.
         fraction: this process's share of a GPU's memory.
     """
@@ -170,10 +168,10 @@ def gpu_faults(
 
 
 def lost_fault(words: str) -> StabilityWarning:
-    """Return the fault of a GPU that does not answer any more.
+    """Return the fault of a lost GPU.
 
     Args:
-        words: of the driver, with the GPU's name.
+        words: the driver's error, with the GPU's name.
     """
     return StabilityWarning(
         kind="gpu-lost",
@@ -186,14 +184,14 @@ LOSS = re.compile(
     r"GPU is lost|fallen off the bus|uncorrectable ECC|ECC_UNCORRECTABLE|requires restart|\bXid\b",
     re.IGNORECASE,
 )
-"""Words of the driver and of CUDA for a device that is gone for all programs."""
+"""Words of the driver and of CUDA for a device lost to all programs."""
 
 LEAST_THROTTLED_SHARE = 0.05
-"""Of the samples of a round."""
+"""Least share of a round's samples for a warning."""
 
 
 def use_warnings(rounds: Iterable[Round]) -> Iterator[StabilityWarning]:
-    """Yield what the GPUs of rounds make doubtful in them: throttling, other programs, slices."""
+    """Yield warnings about the GPUs of rounds: throttling, other programs, slices."""
     uses = [use for one in rounds for use in one.resources.gpus or ()]
     for index in sorted({one.index for one in uses}):
         own, title = [one for one in uses if one.index == index], f"GPU {index}"
@@ -247,7 +245,7 @@ def _slice_faults(gpu: Gpu) -> Iterator[StabilityWarning]:
 
 
 def slice_fault(title: str, names: str) -> StabilityWarning:
-    """Return the warning of a device that is a part of a GPU."""
+    """Return the warning about a device that is a slice of a GPU."""
     return StabilityWarning(
         kind="gpu-slice",
         message=f"{title} is cut by MIG; a program computes on a slice ({names}), with its memory "
@@ -277,7 +275,7 @@ def _speed_faults(gpu: Gpu) -> Iterator[StabilityWarning]:
 
 
 def throttled_fault(title: str, reasons: Iterable[str], when: str) -> StabilityWarning:
-    """Return the warning of a GPU that is slowed down though it has work.
+    """Return the warning about a GPU that is slowed down under load.
 
     Args:
         title: of the GPU.

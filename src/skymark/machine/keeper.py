@@ -1,4 +1,4 @@
-"""Keeper of a program: ends all that the program started once the caller's process is gone.
+"""Keeper of a program: ends all its processes once the caller's process is gone.
 
 It is run by its path, with the caller's process id and the command, and imports nothing of skymark.
 A process that the program detached becomes the keeper's own child (prctl(2), Linux).
@@ -23,7 +23,7 @@ TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> NoReturn:
-    """Run the program, end what it left, and exit with its status, or 128 and its signal."""
+    """Run the program, end its other processes, and exit with its status, or 128 + its signal."""
     parent, *command = sys.argv[1:]
     prctl = ctypes.CDLL(None).prctl
     prctl(CHILD_SUBREAPER, 1)

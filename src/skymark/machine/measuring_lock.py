@@ -1,15 +1,14 @@
 """Measuring lock: one measurement at a time on a machine, because two disturb each other.
 
-Two locks are held, and neither lies where somebody else could put something in its way.
+Skymark holds two locks; no other user can block the path of either.
 
-- A file in a directory that only this user can write to. Another user can neither make, hold nor
-  break it.
-- On Linux, a name in the kernel's abstract namespace of sockets, which is the same for all users
-  and gone with its process. Another user can hold it, as another user's run does; the kernel says
-  whose process that is. Containers with a network of their own do not see it.
+- A file in a directory that only this user can write to. Another user cannot make, hold or break
+it. - On Linux, a name in the kernel's abstract namespace of sockets. All users share it, and it
+ends with its process. Another user's run can hold it; the kernel reports the process. Containers
+with a network of their own do not see it.
 
-``SKYMARK_LOCK=FILE`` takes that file in place of both: for tests, for machines that share a disk,
-and to go on beside somebody who holds the machine for nothing.
+``SKYMARK_LOCK=FILE`` replaces both with that file: for tests, for machines that share a disk, and
+to measure although another process holds the locks.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ NOTE = re.compile(rb"(\d{1,9}) (\d{1,10}) (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\n
 
 
 class Holder(Frozen):
-    """A process that holds the lock; None for what it does not tell."""
+    """Process that holds the lock; None is unknown."""
 
     LONGEST_NOTE: ClassVar = 64
-    """Bytes that are read of a lock file."""
+    """Bytes to read of a lock file."""
 
     pid: int | None = None
     user_id: int | None = None
     since: str | None = None
-    """Date and time, UTC: when it took the lock, or when the process began."""
+    """UTC date and time at which it took the lock, or the process began."""
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """Return the holder that this process is from now on."""
+        """Return this process as a holder from now on."""
         return cls(pid=os.getpid(), user_id=os.getuid(), since=_shown(datetime.now(UTC)))
 
     @classmethod
     def of_note(cls, note: bytes) -> Self:
-        """Return the holder that a lock file names; an unknown one where it says something else."""
+        """Return the holder that a lock file names, or an unknown holder."""
         if (found := NOTE.fullmatch(note)) is None:
             return cls()
         return cls(pid=int(found[1]), user_id=int(found[2]), since=found[3].decode())
@@ -74,7 +73,7 @@ class Holder(Frozen):
 
 
 def peer_of(address: str) -> Holder:
-    """Return the process that listens at a socket's address, as the kernel knows it."""
+    """Return the process that listens at a socket's address, from the kernel."""
     import psutil
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
@@ -110,7 +109,7 @@ POLL_S = 0.2
 
 
 def lock_path() -> Path:
-    """Return the lock file: the one of ``SKYMARK_LOCK``, else one that only this user can touch.
+    """Return the path of ``SKYMARK_LOCK``, or else a lock file that only this user can touch.
 
     Raises:
         UsageError: no directory is this user's alone.
@@ -124,7 +123,7 @@ def lock_path() -> Path:
 
 
 def _candidates() -> Iterator[Path]:
-    """Yield directories for the lock: those of the session, of the machine, of the user."""
+    """Yield directories for the lock: of the session, of the machine, and of the user."""
     user = os.getuid()
     session = Path(f"/run/user/{user}")
     if session.is_dir():
@@ -141,10 +140,10 @@ def measuring(
 
     Args:
         wait_s: how long to wait for another run to finish.
-        announce: told once if there is a wait, and for whom.
+        announce: gets one message with the holder if there is a wait.
 
     Raises:
-        UsageError: another run is still measuring after that time, or there can be no lock.
+        UsageError: another run still measures after that time, or no lock can be made.
     """
     path = lock_path()
     takers: list[Callable[[], Holder | ExitStack]] = [lambda: _take_file(path)]
@@ -170,7 +169,7 @@ def measuring(
 
 
 def _take_file(path: Path) -> Holder | ExitStack:
-    """Lock the file and write into it who has it; return the holder where that is another."""
+    """Lock the file and write this holder into it; return the holder if it is another process."""
     descriptor = _opened(path)
     with ExitStack() as closing:
         closing.callback(os.close, descriptor)
@@ -215,12 +214,12 @@ def _opened(path: Path) -> int:
 
 
 def _take_machine() -> Holder | ExitStack:
-    """Take the machine's name; return the holder where that is another."""
+    """Take the machine's name; return the holder if it is another process."""
     with ExitStack() as closing:
         held = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
             held.bind(f"\0{MACHINE_NAME}")
         except OSError:
             return peer_of(f"\0{MACHINE_NAME}")
-        held.listen()  # nothing is accepted: whoever connects is told by the kernel whose it is
+        held.listen()  # no connection is accepted: the kernel names the listener to a client
         return closing.pop_all()

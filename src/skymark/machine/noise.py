@@ -21,16 +21,16 @@ from skymark.model.base import Count, Frozen, NonNegative
 from skymark.model.record import StabilityWarning
 
 OBSERVED_S = 10.0
-"""How long the machine is watched."""
+"""Time to watch the machine."""
 ROUND_S = 0.5
-"""Repetitions of so long make a round, as one of a benchmark does: what changes slower than they do
-shows between rounds."""
+"""Length of a round of repetitions, similar to a benchmark's. Slower changes show between
+rounds."""
 STEPS = 100_000
-"""Of the kernel: some milliseconds on a processor of these years."""
+"""Size of the kernel's work: some milliseconds on a current processor."""
 MOST_STEAL = 0.01
 MOST_PRESSURE = 0.10
 MOST_SPREAD = 0.05
-"""Beyond these, measuring takes many rounds."""
+"""With more noise than this, measuring takes many rounds."""
 
 
 class CpuTimes(NamedTuple):
@@ -42,24 +42,24 @@ class CpuTimes(NamedTuple):
 
 
 class Noise(Frozen):
-    """Noise of a machine, as it was watched for some seconds. Null is what it does not tell."""
+    """Noise of a machine, watched for some seconds. Null is unknown."""
 
     rounds_s: tuple[NonNegative, ...]
-    """Time of one repetition of the kernel, on average, in each round."""
+    """Mean time of a repetition of the kernel in each round."""
     repetitions: Count
     fastest_s: NonNegative
     median_s: NonNegative
     slowest_s: NonNegative
-    """Of single repetitions of the kernel."""
+    """Fastest, median and slowest repetition of the kernel."""
     steal_share: NonNegative | None
-    """Share of all processors' time that the host gave to others."""
+    """Share of all processors' time that the host gave to other machines."""
     others_share: NonNegative | None
     """Share of all processors' time that other programs used."""
     frequency_mhz: tuple[NonNegative, NonNegative] | None
-    """The lowest and the highest that the processors had on average."""
+    """Lowest and highest mean frequency of the processors."""
     load_average_1m: NonNegative
     pressure: dict[str, NonNegative]
-    """Share of the last ten seconds before in which some program waited, by resource."""
+    """Share of the preceding ten seconds in which a program waited, by resource."""
 
     @property
     def spread(self) -> float:
@@ -69,7 +69,7 @@ class Noise(Frozen):
 
 
 def kernel() -> int:
-    """Work on the processor alone, the same each time: neither memory nor calls of the system."""
+    """Fixed work on the processor alone, without memory traffic or system calls."""
     state = 1
     for _ in range(STEPS):
         state = (state * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
@@ -91,8 +91,8 @@ def observe(
         work: the kernel.
         clock: seconds.
         cpu_clock: CPU seconds of this process.
-        times: those of all processors; None to ask the kernel.
-        root: where ``proc`` and ``sys`` are.
+        times: reads the times of all processors; None to ask the kernel.
+        root: directory of ``proc`` and ``sys``.
     """
     pressure, load = pressure_of(root / "proc" / "pressure"), os.getloadavg()[0]
     times = times or cpu_times
@@ -137,7 +137,7 @@ def _repeated(work: Callable[[], object], clock: Callable[[], float]) -> Iterato
 def cpu_times() -> CpuTimes:
     """Return the times of all processors.
 
-    Time of guests is within that of user and nice, and is not counted again.
+    User and nice time already include the time of guests.
     """
     now = psutil.cpu_times()
     busy = now.user + now.nice + now.system + now.irq + now.softirq
@@ -145,14 +145,14 @@ def cpu_times() -> CpuTimes:
 
 
 def steal_share(before: CpuTimes, after: CpuTimes) -> float | None:
-    """Return the share of all processors' time that was stolen in between, if any went by."""
+    """Return the stolen share of all processors' time; None if no time passed."""
     if after.total <= before.total:
         return None
     return max(0, after.steal - before.steal) / (after.total - before.total)
 
 
 def others_share(before: CpuTimes, after: CpuTimes, own_cores: float) -> float | None:
-    """Return the share of all processors' time that others used in between, if any went by.
+    """Return other programs' share of all processors' time; None if no time passed.
 
     Args:
         before: at the beginning.
@@ -166,9 +166,9 @@ def others_share(before: CpuTimes, after: CpuTimes, own_cores: float) -> float |
 
 
 def pressure_of(directory: Path) -> dict[str, float]:
-    """Return the share of the last ten seconds in which some program waited, by resource.
+    """Return the share of the last ten seconds in which a program waited, by resource.
 
-    Empty where the kernel does not tell.
+    Empty if the kernel does not report it.
     """
     found = {}
     for resource in ("cpu", "io", "memory"):
@@ -181,7 +181,7 @@ def pressure_of(directory: Path) -> dict[str, float]:
 
 
 def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
-    """Return the reasons why measuring takes long here."""
+    """Return the reasons why measurements take many rounds on this machine."""
     found: list[StabilityWarning] = []
     if noise.steal_share is not None and noise.steal_share > MOST_STEAL:
         found.append(
@@ -213,7 +213,7 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
 
 
 def _frequency_mhz(root: Path) -> Sequence[float]:
-    """Return the processors' frequency on average, if it can be read."""
+    """Return the mean frequency of the processors; None if it is unreadable."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
     found = [int(text) / 1000 for file in files if (text := text_of(file) or "").strip().isdigit()]
     return [fmean(found)] if found else []

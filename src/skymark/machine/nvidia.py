@@ -1,7 +1,7 @@
-"""NVIDIA's driver, asked through its management library NVML.
+"""NVIDIA's driver, through its management library NVML.
 
-Functions and their units: https://docs.nvidia.com/deploy/nvml-api/. A value that the GPU, the
-driver's release or the container's rights do not give is None.
+Functions and their units: https://docs.nvidia.com/deploy/nvml-api/. None is a value that the GPU,
+the driver's release or the container's rights do not provide.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ CLOCK_REASONS: Mapping[int, str] = {
     0x080: "power brake of the machine",
     0x100: "clocks of the display",
 }
-"""By the bits of `nvmlDeviceGetCurrentClocksEventReasons`."""
+"""Reasons by the bits of `nvmlDeviceGetCurrentClocksEventReasons`."""
 
 SLOWED_DOWN = frozenset(CLOCK_REASONS[bit] for bit in (0x004, 0x008, 0x020, 0x040, 0x080))
-"""Reasons that take speed from a GPU at work."""
+"""Reasons that slow down a GPU under load."""
 
 ANSWER_S = 60.0
 """Longest time for an answer."""
@@ -50,12 +50,12 @@ VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 class GpuLostError(Exception):
-    """A GPU does not answer its driver any more; the text says which, in the driver's words."""
+    """Lost GPU that no longer answers its driver; the text has the driver's error."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A device as CUDA sees one, a whole GPU or a MIG slice, with NVML's handle."""
+    """Device as CUDA sees it, a whole GPU or a MIG slice, with NVML's handle."""
 
     index: int
     """Of the GPU."""
@@ -66,7 +66,7 @@ class Unit:
 
 
 def nvidia_driver() -> NvidiaDriver | None:
-    """Return the driver with all GPUs of the machine; None where there is no NVML.
+    """Return the driver with all GPUs of the machine; None without NVML.
 
     NVML comes with the driver. A container has it if it may use the driver's part ``utility``, as
     ``--gpus all`` and NVIDIA's images ask for; ``nvidia-smi`` is in the same part.
@@ -78,9 +78,9 @@ def nvidia_driver() -> NvidiaDriver | None:
 
 
 def answered(ask: Callable[[], Value]) -> Value:
-    """Return what a question to the driver gives, in a thread of its own.
+    """Return the driver's answer to a question, from a thread of its own.
 
-    A driver whose GPU hangs may answer after minutes, or never.
+    If a GPU hangs, its driver may answer after minutes, or never.
 
     Raises:
         GpuLostError: it does not answer in time.
@@ -124,17 +124,17 @@ def _driver() -> NvidiaDriver | None:
 
 
 def _has_bindings() -> bool:
-    """Whether nvidia-ml-py is installed: on a machine without a network it may not be."""
+    """Return whether nvidia-ml-py is installed; a machine without a network may lack it."""
     return importlib.util.find_spec("pynvml") is not None
 
 
 def opened() -> Any:
     """Return the module `pynvml`, its library loaded and started.
 
-    It stays open: without the driver's persistence mode, whoever opens a GPU waits seconds for it.
+    It stays open: without the driver's persistence mode, each first opening of a GPU takes seconds.
 
     Raises:
-        pynvml.NVMLError: there is no library or no driver, or they do not fit each other.
+        pynvml.NVMLError: the library or the driver is absent, or they do not match.
     """
     import pynvml
 
@@ -143,7 +143,7 @@ def opened() -> Any:
 
 
 def visible_units(variables: Mapping[str, str] = os.environ) -> list[Unit]:
-    """Return the devices that CUDA programs see, in order; none where NVML does not work.
+    """Return the devices that CUDA programs see, in order; none if NVML does not work.
 
     Args:
         variables: environment variables, among them ``CUDA_VISIBLE_DEVICES``.
@@ -174,10 +174,10 @@ def _visible_units(variables: Mapping[str, str]) -> list[Unit]:
 def chosen(units: Sequence[Unit], variables: Mapping[str, str]) -> list[Unit]:
     """Return the units that ``CUDA_VISIBLE_DEVICES`` names; without it all GPUs, or one slice.
 
-    It has numbers or beginnings of UUIDs, which count up to the first that fits nothing. Numbers
-    are taken for NVML's, which holds where all GPUs of a machine are of one kind. A process uses
-    one MIG slice. Sources: CUDA C++ Programming Guide, "CUDA Environment Variables", and NVIDIA's
-    MIG User Guide.
+    The variable lists numbers or prefixes of UUIDs; entries after the first unknown one are
+    ignored. Numbers are taken as NVML's, which is right if all GPUs of a machine are of one kind. A
+    process uses one MIG slice. Sources: CUDA C++ Programming Guide, "CUDA Environment Variables",
+    and NVIDIA's MIG User Guide.
     """
     given = variables.get(VISIBLE_VARIABLE)
     if given is None:
@@ -215,7 +215,7 @@ def lost_gpu(variables: Mapping[str, str] = os.environ) -> str | None:
 
 
 def told(call: Callable[..., Value], *arguments: Any) -> Value | None:
-    """Return the answer of a function of NVML; None where it has none.
+    """Return the answer of a function of NVML; None without an answer.
 
     Raises:
         GpuLostError: the GPU does not answer any more.
@@ -231,9 +231,9 @@ def told(call: Callable[..., Value], *arguments: Any) -> Value | None:
 
 
 def memory_of(handle: Any) -> Any:
-    """Return the memory of a GPU or a slice: `total`, `free` and `used` in bytes; None if untold.
+    """Return the memory of a GPU or a slice: `total`, `free` and `used` in bytes; None if unknown.
 
-    The driver keeps some hundred MiB for itself, which is no used memory.
+    The driver reserves some hundred MiB for itself; they do not count as used.
 
     Raises:
         GpuLostError: the GPU does not answer any more.
@@ -241,7 +241,7 @@ def memory_of(handle: Any) -> Any:
     import pynvml
 
     found = told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
-    # drivers before 510 count their own memory among the used
+    # drivers before 510 include their own memory in the used memory
     return told(pynvml.nvmlDeviceGetMemoryInfo, handle) if found is None else found
 
 
@@ -282,7 +282,7 @@ def processes_on(handle: Any) -> tuple[GpuProcess, ...] | None:
 
 @contextmanager
 def _numbered(index: int) -> Iterator[None]:
-    """Say which GPU is lost."""
+    """Name the lost GPU."""
     try:
         yield
     except GpuLostError as error:
@@ -337,7 +337,7 @@ def _state(index: int, handle: Any) -> Gpu:
 
 
 def _units(index: int, handle: Any) -> list[Unit]:
-    """Return the slices of a GPU that has some, else the GPU itself."""
+    """Return the slices of a GPU, or the GPU itself without slices."""
     found = [(one, True) for one in _slice_handles(handle)] or [(handle, False)]
     return [
         Unit(index, _uuid(one), _device_name(index, one), one, is_slice=is_slice)
@@ -384,7 +384,7 @@ def _temperature(handle: Any) -> int | None:
 
     sensor = pynvml.NVML_TEMPERATURE_GPU
     found: int | None = told(pynvml.nvmlDeviceGetTemperatureV, handle, sensor)
-    # drivers before 570 have the former function alone
+    # drivers before 570 have only the former function
     return told(pynvml.nvmlDeviceGetTemperature, handle, sensor) if found is None else found
 
 

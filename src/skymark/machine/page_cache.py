@@ -1,7 +1,7 @@
-"""The page cache: filled or dropped before a round, and the pages that this process has mapped.
+"""Page cache: fill or drop it before a round, and unmap pages of this process.
 
-A process that has imported a library and now waits does not need the library's code in memory. If
-it kept the pages, it would count as their user and halve the share of a process that works.
+A process that has imported a library and now waits does not need the library's code in memory.
+Mapped pages would count it as their user and halve a working process's share.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import BinaryIO, NamedTuple
 from skymark.machine.cgroup import limits_of
 
 LARGEST_SHARE = 0.5
-"""Of the memory: files that need more would push one another out again."""
+"""Largest share of the memory: larger files would evict each other."""
 
 CHUNK_BYTES = 1 << 20
 
 
 def fill_page_cache(directory: Path, seconds: float) -> None:
-    """Read the files below a directory, so that the kernel has them, however old they are.
+    """Read the files below a directory into the kernel's page cache.
 
-    It ends after so many seconds, or when it has read `LARGEST_SHARE` of the memory.
+    Reading ends after the time limit, or at `LARGEST_SHARE` of the memory.
     """
     until, left = time.monotonic() + seconds, LARGEST_SHARE * _memory_bytes()
     chunk = memoryview(bytearray(CHUNK_BYTES))
@@ -49,8 +49,8 @@ def _memory_bytes() -> int:
 def drop_page_cache(directory: Path) -> None:
     """Ask the kernel to forget the cached pages of every file below a directory.
 
-    Uses ``posix_fadvise(POSIX_FADV_DONTNEED)`` after an fsync, which needs no privileges and
-    touches nothing else on the machine. Pages that are mapped by a running process stay.
+    Uses ``posix_fadvise(POSIX_FADV_DONTNEED)`` after an fsync. It needs no privileges and affects
+    no other files. Pages that are mapped by a running process stay.
     """
     for path in directory.rglob("*"):
         if path.is_file():
@@ -66,20 +66,20 @@ PROC = Path("/proc/self")
 DONTNEED, POPULATE_READ = 4, 22
 """Advice of madvise(2)."""
 HEAD = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)\s*(.*)\n")
-"""The first line of a mapping in smaps, as proc_pid_smaps(5) has it."""
+"""The first line of a mapping in smaps; see proc_pid_smaps(5)."""
 PRESENT = bytes(int(byte >= 0x80) for byte in range(256))
-"""Whether a page is in memory, by the highest byte of its entry in pagemap."""
+"""Table from the highest byte of a pagemap entry to 1 for a page in memory."""
 
 
 class PageRange(NamedTuple):
-    """Addresses of pages, one after the other."""
+    """Range of adjacent pages."""
 
     start: int
     length: int
 
 
 class MappedFiles:
-    """The pages of files that are mapped when this is made; none where the kernel does not tell."""
+    """Mapped pages of files at construction; none if the kernel does not report them."""
 
     def __init__(self) -> None:
         self._mappings = tuple(_unchanged_mappings())
@@ -91,7 +91,7 @@ class MappedFiles:
 
     @property
     def bytes(self) -> int:
-        """How much memory the pages are."""
+        """Size of the pages."""
         return sum(run.length for run in self._present)
 
     def drop(self) -> None:
@@ -107,7 +107,7 @@ class MappedFiles:
 
 
 def _unchanged_mappings() -> Iterator[PageRange]:
-    """Yield mappings of files that hold nothing but the file's content: those can be dropped."""
+    """Yield droppable mappings of files: they hold only the file's content."""
     run: PageRange | None = None
     for line in (PROC / "smaps").read_bytes().splitlines(keepends=True):
         if head := HEAD.fullmatch(line):
@@ -115,14 +115,14 @@ def _unchanged_mappings() -> Iterator[PageRange]:
             is_file = inode != b"0" and b"w" not in rights and not path.startswith(b"/dev/")
             run = PageRange(int(start, 16), int(end, 16) - int(start, 16)) if is_file else None
         elif run is not None and line.startswith(b"Anonymous:"):
-            # Pages that were written, as by the dynamic linker, are nowhere else.
+            # Written pages, such as the dynamic linker's, exist nowhere else.
             if line.split()[1] == b"0":
                 yield run
             run = None
 
 
 def _present(pages: BinaryIO, mapping: PageRange) -> Iterator[PageRange]:
-    """Yield the runs of a mapping's pages that are mapped, by pagemap(5)'s entries of 64 bits."""
+    """Yield ranges of pages of a mapping that are in memory, by pagemap(5)'s entries of 64 bits."""
     page = mmap.PAGESIZE
     pages.seek(mapping.start // page * 8)
     entries = pages.read(mapping.length // page * 8)
@@ -133,7 +133,7 @@ def _present(pages: BinaryIO, mapping: PageRange) -> Iterator[PageRange]:
 
 
 def _advise(run: PageRange, advice: int) -> bool:
-    """Advise the kernel; whether it knows the advice. Pages that it keeps stay as they are."""
+    """Advise the kernel and return whether it knows the advice."""
     call = _libc().madvise(ctypes.c_void_p(run.start), ctypes.c_size_t(run.length), advice)
     return call == 0 or ctypes.get_errno() != errno.EINVAL
 

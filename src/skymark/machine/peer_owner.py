@@ -1,4 +1,4 @@
-"""The user whose process is at the other end of a connection, if it is on this machine."""
+"""Owner of the process at the other end of a connection on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLES = tuple(Path("/proc/net", name) for name in ("tcp", "tcp6"))
 """The kernel's lists of the connections of this network namespace (proc_net_tcp.rst)."""
 ESTABLISHED = "01"
 ACCEPT_S = 10.0
-"""How long a server may take to accept a connection; older kernels tell no owner before."""
+"""Time for a server to accept a connection; older kernels report the owner only after that."""
 LOOK_S = 0.01
 
 Address = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
@@ -28,17 +28,17 @@ class _Row(NamedTuple):
 
 
 class UnknownPeerError(OSError):
-    """The kernel does not say whose process is at the other end."""
+    """The kernel does not report the owner of the other end."""
 
 
 def strangers_id(connection: socket.socket) -> int | None:
-    """Return the user's number of the process that a connection leads to, if it is a stranger's.
+    """Return the user id of a connection's other end if it belongs to another user.
 
     Returns:
         None for a process of this user or of root, and for another machine.
 
     Raises:
-        UnknownPeerError: it is on this machine, and its owner cannot be told.
+        UnknownPeerError: the process is on this machine, and its owner is unknown.
     """
     if not TABLES[0].exists():  # no Linux
         return None
@@ -58,7 +58,7 @@ def strangers_id(connection: socket.socket) -> int | None:
 
 
 def _rows(local: Address, remote: Address) -> Iterator[_Row]:
-    """Yield the connection between two addresses, as its local end has it."""
+    """Yield the connection between two addresses, as seen from its local end."""
     ports = f":{local[1]:04X}", f":{remote[1]:04X}"
     for table in TABLES:
         try:
@@ -89,6 +89,6 @@ def _address(name: tuple[str, int] | tuple[str, int, int, int]) -> Address:
 def _plain(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return an IPv4 address for one that is written as IPv6."""
+    """Return the IPv4 address that is written as IPv6."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address

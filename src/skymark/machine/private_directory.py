@@ -1,4 +1,4 @@
-"""Directories that only this user can change: the place of code, keys and locks."""
+"""Directories that only this user can change, for code, keys and locks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from skymark.model.errors import UsageError
 
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 MOST_LINKS = 40
-"""On the way to a file: more are a circle, as for the kernel."""
+"""Most links on the way to a file; more are a loop, as for the kernel."""
 ACCESS_LIST = "system.posix_acl_access"
 
 
 def private_directory(candidates: Iterable[Path]) -> Path:
-    """Return the first directory that is this user's alone, closed to all others.
+    """Return the first directory that only this user can access; made if absent.
 
-    One that is absent is made. Nobody else may write to the directories above it, either.
+    No other user may write to the directories above it, either.
 
     Raises:
-        UsageError: none is, because they are links, or somebody else's.
+        UsageError: all are links or belong to other users.
     """
     tried = []
     for directory in candidates:
@@ -74,7 +74,7 @@ def require_own(path: Path) -> None:
     """Refuse a path, there or not, that another user can change.
 
     Raises:
-        UsageError: it is so; the message has the place.
+        UsageError: another user can change it; the message names the directory.
     """
     if (fault := other_hand(path)) is not None:
         raise UsageError(
@@ -84,10 +84,10 @@ def require_own(path: Path) -> None:
 
 
 def closed_umask() -> int:
-    """Return this process's umask, with all others' right to write taken away.
+    """Return this process's umask, without write permission for all users.
 
-    Linux tells it (proc_pid_status(5)). Elsewhere it is set and set back, and a file that another
-    thread makes at that moment is closed to all others.
+    Linux reports it (proc_pid_status(5)). Elsewhere it is set and restored; a file that another
+    thread makes at that moment is private.
     """
     try:
         status = Path("/proc/self/status").read_text()
@@ -99,13 +99,13 @@ def closed_umask() -> int:
 
 
 def other_hand(path: Path) -> str | None:
-    """Return the first place on the way to a path that another user can change, in words.
+    """Return the first part of a path that another user can change, in words.
 
-    Links are followed. A directory's owner, and each user who may write there, can replace its
+    Links are followed. A directory's owner, and each user with write permission, can replace its
     entries. With the sticky bit, only the owner of an entry can.
 
     Returns:
-        None where only this user and root can change the path. Absent parts are passed over.
+        None if only this user and root can change the path. Absent parts are skipped.
     """
     owners = _trusted_owners()
     place, links = Path("/"), 0
@@ -135,7 +135,7 @@ def other_hand(path: Path) -> str | None:
 
 
 def _trusted_owners() -> set[int]:
-    """Return this user and root; in a user namespace root may have the number of nobody."""
+    """Return the ids of this user and root; in a user namespace root may have nobody's id."""
     owners = {0, os.getuid()}
     try:
         if Path("/proc/self/uid_map").read_text().split() != ["0", "0", f"{2**32 - 1}"]:
@@ -155,7 +155,7 @@ def _others_may_write(place: Path, found: os.stat_result) -> bool:
 
 
 def _is_own_group(place: Path, group: int) -> bool:
-    """Whether a group has nobody but this user or root, as most systems make one for each user."""
+    """Return whether a group contains only this user or root, as most systems make per user."""
     try:
         user, members = pwd.getpwuid(os.getuid()), grp.getgrgid(group)
     except KeyError:

@@ -1,4 +1,4 @@
-"""Processes of the machine: a snapshot of them, and the end of a whole tree for good."""
+"""Processes of the machine: a snapshot, and the end of a whole tree."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Process:
     pid: int
     parent: int
     started: float
-    """Start time in ticks since the machine began; with the pid it tells processes apart."""
+    """Start time in ticks since the machine began; with the pid it identifies the process."""
     ended: bool
-    """A zombie: it runs no more and holds no memory, its parent has not asked for its status."""
+    """Whether it is a zombie: ended, without memory, and not yet waited for by its parent."""
     cpu_s: float
-    """Used by the process itself, threads that ended included."""
+    """CPU time of the process itself, including ended threads."""
     reaped_cpu_s: float
-    """Used by children that ended and were waited for, and by theirs."""
+    """CPU time of descendants that ended and were waited for."""
 
     @property
     def identity(self) -> tuple[int, float]:
@@ -38,7 +38,7 @@ Table = dict[int, Process]
 
 
 def tree_of(pid: int, table: Table, exclude: Collection[int] = ()) -> set[int]:
-    """Return the pids of a process and its descendants, without the excluded ones and theirs."""
+    """Return the pids of a process and its descendants, without excluded subtrees."""
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
@@ -53,7 +53,7 @@ def tree_of(pid: int, table: Table, exclude: Collection[int] = ()) -> set[int]:
 
 
 def own_cpu_s(process: Process) -> float:
-    """Return a process's own CPU time now, to the nanosecond where the kernel gives it.
+    """Return a process's own CPU time now, to the nanosecond if the kernel has it.
 
     ``/proc/PID/stat`` counts in ticks of 10 ms, too coarse for a short timed region. Linux also
     has a clock for each process, whose id is made from the pid (``clock_getcpuclockid(3)``).
@@ -65,7 +65,7 @@ def own_cpu_s(process: Process) -> float:
 
 
 def process_table() -> Table:
-    """Return every process that this user may see, of ``/proc/PID/stat`` (proc_pid_stat(5))."""
+    """Return every process visible to this user, from ``/proc/PID/stat`` (proc_pid_stat(5))."""
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
     table: Table = {}
     for name in os.listdir(PROC):  # noqa: PTH208 - plain names are quicker, five times a second
@@ -90,7 +90,7 @@ def process_table() -> Table:
 
 
 MARKER_VARIABLE = "SKYMARK_WORKER"
-"""Environment variable whose value tells a worker's processes, wherever they went."""
+"""Environment variable that marks all processes of a worker."""
 
 SETTLE_S = 1.0
 """Time that helper processes, such as a resource tracker, may take to follow their parent."""
@@ -108,26 +108,26 @@ def kill_tree(
     settle_s: float = SETTLE_S,
     spared: Collection[int] = (),
 ) -> tuple[str, ...]:
-    """End a process, all that it started and all that carry its marker.
+    """End a process, its descendants and all processes that carry its marker.
 
-    Descendants are noted before the first signal, because a child whose parent ended is nobody's
-    child any more. Those that changed session or detached themselves are found by the marker in
-    their environment. SIGTERM first, SIGKILL after the grace time; repeated while new ones turn up.
+    Descendants are listed before the first signal, because a child loses its link when its parent
+    ends. Detached processes are found by the marker in their environment. SIGTERM comes first,
+    SIGKILL after the grace time. Both repeat while new processes turn up.
 
     Args:
-        pid: the root. It may have ended already; then only the marker finds what is left.
+        pid: the root. If it has ended already, only the marker finds the rest.
         grace_s: time between SIGTERM and SIGKILL.
         marker: the value of ``SKYMARK_WORKER`` that the root was started with.
-        settle_s: time that helpers of a root that has ended by itself may take to follow it.
-        spared: processes that carry the marker and are to live on.
+        settle_s: time for helpers to follow a root that ended by itself.
+        spared: processes that carry the marker and stay alive.
 
     Returns:
-        The processes besides the root that were still running, such as ``ray::IDLE (pid 71)``;
-        one that could not be ended even so is said to be still running.
+        The processes besides the root that were still running, such as ``ray::IDLE (pid 71)``. A
+        process that survives is marked as still running.
     """
     hunt = _Hunt(pid, marker, spared)
     root_runs = hunt.root_runs()
-    # A worker that left properly may have helpers about to follow it: those are no leak.
+    # Helpers that end shortly after a worker are no leak.
     found = hunt.wait_for_end(0.0 if root_runs else settle_s)
     names = {process.identity: _name_of(process) for process in found if process.pid != pid}
     if found:
@@ -146,7 +146,7 @@ def kill_tree(
 
 
 class _Hunt:
-    """Finds a tree again and again, remembering who belonged to it."""
+    """Finder of a tree's processes, which remembers earlier members."""
 
     def __init__(self, pid: int, marker: str | None, spared: Collection[int]) -> None:
         self._pid = pid
@@ -158,11 +158,11 @@ class _Hunt:
             self._remember(tree_of(pid, table), table)
 
     def root_runs(self) -> bool:
-        """Whether the root is among the processes found and has not ended."""
+        """Whether the root is among the processes and has not ended."""
         return any(process.pid == self._pid and not process.ended for process in self.running())
 
     def running(self) -> list[Process]:
-        """Return the tree's processes that run now, the oldest first."""
+        """Return the tree's running processes, the oldest first."""
         table = process_table()
         for process in list(self._known.values()):
             if _is_same(process, table.get(process.pid)):
@@ -179,14 +179,14 @@ class _Hunt:
         return sorted(alive, key=lambda process: process.started)
 
     def wait_for_end(self, seconds: float) -> list[Process]:
-        """Wait until nothing runs any more, at most so long; returns what still runs."""
+        """Wait for the tree's end, up to a time limit, and return the running processes."""
         deadline = time.monotonic() + seconds
         while (running := self.running()) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         return running
 
     def _owns(self, process: Process | None) -> bool:
-        """Whether the pid still is the root: the root may have ended and its pid been reused."""
+        """Return whether the pid still belongs to the root, because pids are reused."""
         if process is None or self._marker is None:
             return process is not None
         return process.parent == os.getpid() or _marker_of(process.pid) == self._marker
@@ -213,11 +213,11 @@ def _signal(processes: Collection[Process], number: signal.Signals) -> None:
         try:
             os.kill(process.pid, number)
         except (ProcessLookupError, PermissionError):
-            continue  # It ended meanwhile, or turned into another user's: it is reported as left.
+            continue  # It ended, or changed to another user: it is reported as still running.
 
 
 def _marker_of(pid: int) -> str | None:
-    """Return the marker a process was started with; None without one or if it may not be read."""
+    """Return the marker in a process's environment; None if it has none or is unreadable."""
     import psutil
 
     try:

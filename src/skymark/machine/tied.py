@@ -1,4 +1,4 @@
-"""Processes that end with another: programs with this one, a worker with its parent."""
+"""Processes that end with another: programs with this process, a worker with its parent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from skymark.machine.private_directory import closed_umask
 
 KEEPER = Path(__file__).with_name("keeper.py")
 KEPT_BYTES = 1 << 16
-"""Of a program's output: its end."""
+"""Largest kept end of a program's output."""
 LOOK_S = 1.0
-"""Between two looks whether a program that prints nothing has ended."""
+"""Interval of checks whether a silent program has ended."""
 
 
 def run_tied(
@@ -32,22 +32,23 @@ def run_tied(
     shows: bool = False,
     umask: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; what it started and left ends then, too.
+    """Run a program to its end, and end its remaining processes.
 
     Args:
         command: the program with its arguments.
-        variables: all that it sees.
-        directory: it runs in; None for this process's.
-        limit_s: longest time; None for any.
-        shows: whether it writes where this process does, and its output is not kept.
-        umask: of its files; None for this process's, without the right to write for all others.
+        variables: its complete environment.
+        directory: its working directory; None for this process's.
+        limit_s: longest time; None for no limit.
+        shows: whether it writes to this process's output, and none is returned.
+        umask: of its files; None for this process's, without write permission for all users.
 
     Returns:
         Its exit status, 128 and the number for a signal, and the end of its output, standard error
         included.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer, and was ended; it has the end of the output.
+        subprocess.TimeoutExpired: it took longer and was ended; the error has the end of the
+            output.
     """
     with subprocess.Popen(
         tied(command),
@@ -69,7 +70,7 @@ def run_tied(
 def tied(command: Sequence[str]) -> Sequence[str]:
     """Return a command whose process tree ends with the thread that starts it (on Linux).
 
-    It ends, too, when its process is asked to terminate.
+    It also ends when its process gets a request to terminate.
     """
     if sys.platform != "linux":
         return command
@@ -105,15 +106,14 @@ def _awaited(process: subprocess.Popen[bytes], limit_s: float | None) -> str:
 
 
 PARENT_VARIABLE = "SKYMARK_WORKER_PARENT"
-"""Environment variable with the process id of the engine, which may end while a worker starts."""
+"""Environment variable with the engine's process id; the engine may end while a worker starts."""
 
 
 def leave() -> NoReturn:
-    """End this process when what libraries registered for its end has run.
+    """End this process after the libraries' exit handlers have run.
 
-    Python would take every module and object apart, too, which takes the longer, the more was
-    imported: half a second of CPU time for PyTorch, more than one for MosaicML Streaming.
-    Threads that still run end with it.
+    Python would also destroy every module and object: half a second of CPU time for PyTorch, more
+    than a second for MosaicML Streaming. Running threads end with the process.
     """
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them
     sys.stdout.flush()
@@ -124,8 +124,8 @@ def leave() -> NoReturn:
 def die_with(parent: int) -> None:
     """Have the kernel end this process when its parent ends, even if that was killed (prctl(2)).
 
-    Else an adapter that hangs would live on, and disturb whatever is measured next. A fork has to
-    ask for it anew.
+    Otherwise an adapter that hangs would live on and disturb the next measurement. A fork has to
+    request it again.
 
     Args:
         parent: the process id of the parent, which may have ended already.

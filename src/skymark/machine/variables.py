@@ -1,7 +1,7 @@
-"""Variables that child processes inherit: those that libraries need to work, and no secret.
+"""Variables that child processes inherit: the needs of libraries, and no secret.
 
-The code of a hundred packages runs in a worker, and what they print goes to a log that goes to
-every store. So they are given what is on these lists, not all but what is known to be secret.
+A worker runs the code of a hundred packages, and its log goes to every store. Therefore these lists
+name the allowed variables instead of the known secrets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from skymark.machine.private_directory import other_hand
 
 PASSED_NAMES = "SKYMARK_PASS_VARIABLES"
-"""Names, with commas between them, of variables that the user lets through besides."""
+"""Variable with the names, separated by commas, of further variables that the user allows."""
 
 NAMES = frozenset({
     # The user's account, language and time.
@@ -43,11 +43,11 @@ PREFIXES = (
     "TF_", "TORCH_", "PYTORCH_", "DALI_", "RAY_", "NUMBA_", "OMP_", "MKL_", "OPENBLAS_",
     "NUMEXPR_", "KMP_", "BLIS_", "MALLOC_", "TCMALLOC_", "HF_DATASETS_", "COVERAGE_",
 )  # fmt: skip
-"""Beginnings of the names of settings of libraries, which every library may see."""
+"""Prefixes of library settings that every library may see."""
 
 OTHERS = ("TF_VAR_", "TF_CLI_", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "RAY_ADDRESS")
-"""Beginnings that belong to other programs (Terraform's, not TensorFlow's), a setting that lets
-PyTorch run the code of a checkpoint, and one that sends Ray to another cluster."""
+"""Excluded prefixes: other programs (Terraform, not TensorFlow), a setting that lets PyTorch run a
+checkpoint's code, and a setting that sends Ray to another cluster."""
 
 PROXIES = frozenset({
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
@@ -59,7 +59,7 @@ UV_NAMES = PROXIES.union({
     "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "MAKEFLAGS", "PKG_CONFIG_PATH",
     "NETRC",
 })  # fmt: skip
-"""Variables that uv may see besides: the way to package indexes, and compilers."""
+"""Additional variables for uv: package indexes and compilers."""
 
 UV_PREFIXES = ("UV_", "PIP_")
 UV_CACHE = "UV_CACHE_DIR"
@@ -67,12 +67,12 @@ UV_CACHE = "UV_CACHE_DIR"
 WANDB_PREFIX = "WANDB_"
 
 WORKER_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-"""Proxies that workers may see, where their addresses hold no password."""
+"""Proxies that workers may see if the address has no password."""
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|_AUTH", re.IGNORECASE
 )
-"""Parts of names that no list lets through."""
+"""Parts of names that are never allowed."""
 
 SECRET_VALUE = re.compile(r"://[^/\s@]*@")
 """A user's name, mostly with a password, in an address."""
@@ -97,9 +97,9 @@ def worker_variables(variables: Mapping[str, str] | None = None) -> dict[str, st
 def uv_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that uv and the build back-ends that it starts may see.
 
-    The address of an index or a proxy may hold a password there, for uv must send it; settings of
-    uv that are nothing but a password are left out like all others. So is a cache that other users
-    may write to, for uv installs what lies there; it then takes its own in the home directory.
+    The address of an index or a proxy may contain a password, because uv has to send it. Settings
+    that consist of a password are left out. A cache that other users may write to is left out, too,
+    because uv installs from it; uv then uses its cache in the home directory.
 
     Args:
         variables: the caller's; None for this process's.
@@ -129,7 +129,7 @@ def wandb_variables(variables: Mapping[str, str] | None = None) -> dict[str, str
 def absolute_path(path: str) -> str:
     """Return a ``PYTHONPATH`` with absolute entries.
 
-    An empty one, which Python takes for the current directory, is left out.
+    Empty entries, which mean the current directory to Python, are dropped.
     """
     return os.pathsep.join(str(Path(one).absolute()) for one in path.split(os.pathsep) if one)
 
@@ -141,7 +141,7 @@ def _is_allowed(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> 
 
 
 def _passed(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what the user lets through by name."""
+    """Yield the variables that the user allows by name."""
     for name in given.get(PASSED_NAMES, "").split(","):
         if (wanted := name.strip()) in given:
             yield wanted, given[wanted]
