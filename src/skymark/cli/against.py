@@ -1,4 +1,4 @@
-"""`--against` of `skymark run` and `plan`: the revision it names, and what a comparison shows."""
+"""`--against` of `skymark run` and `plan`: the revision, and the comparison with it."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ def revision_asked_for(
     gate: bool = False,
     practical: float | None = None,
 ) -> Revision | None:
-    """Return the revision that a plan is to be compared with; None where none is named.
+    """Return the revision to compare a plan with; None without ``--against``.
 
     Args:
-        against: its name, as it was given.
-        plan: what is measured on both sides.
-        elsewhere: values of the options, by name, that leave cells to other processes.
-        gate: whether a slower cell is to fail the run.
-        practical: smallest relative difference that counts, if one was given.
+        against: value of ``--against``.
+        plan: the work of both revisions.
+        elsewhere: values by name of the options that leave cells to other processes.
+        gate: whether a slower cell fails the run.
+        practical: smallest relative difference that counts; None for the default.
 
     Raises:
-        UsageError: there is none of that name, it is too old, or the plan has no pairs of rounds.
+        UsageError: no such revision, it is too old, or the plan has no pairs of rounds.
     """
     if against is None:
         if gate or practical is not None:
             raise UsageError(
-                "--gate and --practical need --against REVISION, which the cells are compared "
-                "with; two runs that there are: skymark compare A B --gate"
+                "--gate and --practical need --against REVISION; for two finished runs: "
+                "skymark compare A B --gate"
             )
         return None
     from skymark.execute.pairs import require_pairs
@@ -75,21 +75,21 @@ def revision_asked_for(
 
     if wrong := [f"--{name}" for name, value in elsewhere.items() if value]:
         raise UsageError(
-            f"--against measures all cells of both sides on this machine; leave out "
+            "--against measures all cells of both revisions on this machine; leave out "
             f"{' and '.join(wrong)}"
         )
     require_pairs(plan)
     revision = find_revision(against)
     if revision.dirty:
         note(
-            f"the checkout has changes that are in no commit: {revision.short} is compared with "
-            "the files as they are, not with HEAD"
+            f"the checkout has uncommitted changes: skymark compares {revision.short} with these "
+            "files, not with HEAD"
         )
     return revision
 
 
 def show_pair(before: Run, after: Run, practical: float | None, *, json: bool, gate: bool) -> int:
-    """Print the comparison of two sides, write their pages, and return the exit status.
+    """Print the comparison of two revisions, write their pages, and return the exit status.
 
     Args:
         before: the baseline.
@@ -99,7 +99,7 @@ def show_pair(before: Run, after: Run, practical: float | None, *, json: bool, g
         gate: raise an error if a cell is slower.
 
     Raises:
-        GateError: a cell is shown to be slower, and a gate is wanted.
+        GateError: a cell is slower, and `gate` is true.
     """
     from skymark.cli.results import note_page
     from skymark.cli.stores import say_what_was_stored

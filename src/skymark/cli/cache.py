@@ -62,7 +62,7 @@ def plan(
     explain: Annotated[bool, Parameter(help="Also print the figures behind the choice.")] = False,
     json: Json = False,
 ) -> int:
-    """Choose the cache policy for a data set, and compare the others.
+    """Choose the cache policy for a data set, and compare all policies.
 
     The limits in the table come from this machine's rates once --measure has measured them, else
     from the rates of the documentation's machine.
@@ -328,7 +328,7 @@ def _print_before_and_after(
 
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:
-    """Run a job's command to its end, also where this process is told to stop."""
+    """Run a job's command to its end, also if a signal stops this process."""
     from skymark.cache.jobs import note_command
     from skymark.cache.location import JOB_VARIABLE
 
@@ -347,7 +347,7 @@ def _run(command: Sequence[str], variables: dict[str, str]) -> int:
 
 
 def _start(command: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command, and end it where this process is told to stop meanwhile."""
+    """Start a command, and end it if a signal stops this process meanwhile."""
     from skymark.held_interrupts import one_interrupt_held
 
     with one_interrupt_held() as held:

@@ -169,4 +169,6 @@ def _place(root: Path, name: str) -> Path:
     for place in (root / name, Path(name)):
         if place.is_dir():
             return place
-    raise UsageError(f"{name} is neither below {root} nor a directory; `skymark cache list`")
+    raise UsageError(
+        f"no cache {name} below {root}, and no such directory; `skymark cache list` shows names"
+    )

@@ -21,10 +21,10 @@ PolicyName = Literal[
 RunPolicy = Annotated[
     PolicyName,
     Parameter(
-        help="Directory of downloads. per-job: one that goes with the run; shared, staggered: one "
-        "in --cache-root. The others read --data from Parquet: parquet makes it for this run, "
-        "parquet+shared once for all, prebuilt is from `skymark cache build --data`. auto chooses, "
-        "and says why."
+        help="Directory of downloads: per-job ends with the run; shared and staggered lie in "
+        "--cache-root. --data can be Parquet: parquet makes it for this run, parquet+shared once "
+        "for all runs, and `skymark cache build --data` makes prebuilt. auto chooses, and says "
+        "why."
     ),
 ]
 Sources = Annotated[

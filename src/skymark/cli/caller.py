@@ -30,11 +30,11 @@ FORGED = re.compile(r"\n(?=\s*skymark:)", re.IGNORECASE)
 QUIET = ("--quiet", "-q")
 VERBOSE = ("--verbose", "-v")
 _given: set[str] = set()
-"""The ones of these that the command line has."""
+"""Words of the command line."""
 
 
 def take_loudness(words: Sequence[str]) -> list[str]:
-    """Follow ``-q`` and ``-v``, which every command takes, and return the other words.
+    """Follow ``-q`` and ``-v``, which every command takes, and return the rest.
 
     Raises:
         UsageError: both are there.
@@ -43,7 +43,7 @@ def take_loudness(words: Sequence[str]) -> list[str]:
     _given.clear()
     _given.update(words[: words.index("--")] if "--" in words else words)
     if is_quiet() and is_verbose():
-        raise UsageError("--quiet and --verbose exclude each other; give one of them")
+        raise UsageError("--quiet and --verbose exclude each other; give only one")
     return rest
 
 
@@ -101,9 +101,9 @@ def print_plain(text: str, end: str = "\n") -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON on standard output, control characters in its strings as escapes.
+    """Print JSON on standard output.
 
-    So are those that the encoding of the output may not have.
+    Control characters are escapes, and characters that the output's encoding may lack.
     """
     from skymark.report.text import escaped_json
 
@@ -131,7 +131,7 @@ class _Output(FileIO):
 
 
 def use_any_output() -> None:
-    """Print with whatever encoding standard output has, and raise `OutputError` where it ends.
+    """Print in the encoding of standard output, and raise `OutputError` if it takes no more.
 
     A character that the encoding has not becomes a question mark.
     """

@@ -15,7 +15,7 @@ def install(
     *,
     shell: Annotated[
         Literal["bash", "zsh", "fish", "powershell"] | None,
-        Parameter(help="The shell. [default: the one that runs this]"),
+        Parameter(help="Your shell. [default: the running shell]"),
     ] = None,
     output: Annotated[
         Path | None, Parameter(help="Write the script into this file, and change no start-up file.")

@@ -1,4 +1,4 @@
-"""Consoles and streams for text of other programs, shown without its control characters."""
+"""Consoles and streams that show other programs' text without its control characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN = "skymark:"
 
 
 class PlainConsole(Console):
-    """Console that shows text as it is: no markup, and no control character but rich's own."""
+    """Console that shows text literally: no markup, and only rich's own control characters."""
 
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
@@ -35,10 +35,10 @@ class PlainConsole(Console):
 
 
 class PlainStream:
-    """Stream of the output of another machine, which cannot be taken for a message of skymark.
+    """Stream of the output of another machine, which cannot pass for a message of skymark.
 
-    A line ends where it wanted to be overwritten. A bar stands before one that begins as messages
-    do; so much of a line is held back until it is told apart.
+    A carriage return ends the line. A line that begins as a message does gets a bar before it; the
+    stream holds the beginning of a line back until it can tell.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -68,17 +68,17 @@ class PlainStream:
         return line
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write the text that is held back."""
         if self._begun:
             self._stream.write(f"| {self._begun}")
             self._begun, self._within = "", True
         self._stream.flush()
 
     def isatty(self) -> bool:
-        """Return False: whoever asks would send colours."""
+        """Return False, so that no program sends colours."""
         return False
 
 
 def plain_stream(stream: TextIO) -> TextIO:
-    """Return a stream for the output of another machine, written to one of this process's."""
+    """Return a stream that writes another machine's output to a stream of this process."""
     return cast(TextIO, PlainStream(stream))

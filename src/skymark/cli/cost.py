@@ -24,6 +24,7 @@ from skymark.cli.rented_options import (
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
+from skymark.report.text import count_of
 from skymark.suite.registry import suites_with_commands
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from skymark.model.plan import Plan
 
 SHOWN = 10
-"""Machines that a table shows; the others are dearer."""
+"""Machines in a table, the cheapest ones."""
 
 
 def cost(
@@ -251,7 +252,7 @@ def _notes(quote: Quote) -> list[str]:
 
     notes = []
     if (dearer := len(_machines(quote)) - SHOWN) > 0:
-        notes.append(f"{dearer} more machines would do; they are dearer (--json has them).")
+        notes.append(f"{count_of(dearer, 'dearer machine')} would do too; --json lists all.")
     if quote.deadline_s is None:
         if quote.duration.known_cells < quote.duration.cells:
             notes.append(
@@ -267,8 +268,8 @@ def _notes(quote: Quote) -> list[str]:
     kind, gpus = quote.cheapest.gpus
     if gpus > 1 and quote.workers is None and quote.duration.running.expected_s:
         notes.append(
-            f"Cells are measured one after another. Each uses one of the {gpus} {kind} at most, "
-            "unless its scenario is for several."
+            f"Cells run one after another. Each uses at most one of the {gpus} {kind}, unless its "
+            "scenario is for several GPUs."
         )
     if quote.catalogue_date is not None:
         notes.append(

@@ -67,8 +67,7 @@ def doctor(
 
     Watches the machine's noise for ten seconds, and says how long a measurement must be here to
     show a change of 1 to 20 %. Shows the state of each NVIDIA GPU, and the speed of copies to it.
-    --cloud shows the usable providers, the credentials that the others need, and machines that
-    were left over, with their price.
+    --cloud shows usable providers, missing credentials, and machines left over with their price.
 
     Examples:
       skymark doctor

@@ -91,7 +91,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         NODES,
         Parameter(
             group=MACHINE,
-            help="Machines that a job takes. [default: all for a run, one for a command]",
+            help="Machines that a job takes. [default: all for a run, 1 for a command]",
         ),
     ] = None,
     split: MachinesSplit = None,
@@ -112,8 +112,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
 ) -> int:
     """Run more work, or a command, on a machine that is up.
 
-    The machine is one that `launch --keep` or `--idle` left, or that `sky launch` made. Each call
-    sends the source of now into a directory of its own. Results come home as with `launch`; the
+    The machine is from `launch --keep`, `launch --idle` or `sky launch`. Each call sends the
+    present source into a directory of its own. Results come home as with `launch`; the
     machine and its idle timer stay. A grid queues all its jobs at once; with --gpus H100:1 as many
     run side by side as the machine has GPUs.
 

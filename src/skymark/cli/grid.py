@@ -105,7 +105,7 @@ def axes_of(grid: Sequence[str], given: Collection[str] = ()) -> dict[str, list[
         if name in axes:
             raise UsageError(f"--grid has {name} twice; give all its values at once")
         if name in given:
-            raise UsageError(f"{name} is in --grid and given besides; leave one of them out")
+            raise UsageError(f"{name} has a value, so --grid cannot vary it; leave out either")
         if len(set(read)) < len(read):
             raise UsageError(f"--grid {text!r} has a value twice")
         axes[name] = values

@@ -62,9 +62,9 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
       skymark launch cpu --scenarios CV-1 --max-cost 2
       skymark launch clip_8xh100 --gpus H100:8 --store s3://BUCKET/PREFIX --managed
 
-    Exit status: 0 all is well; 1 the machine or a cell failed, the time was up, results are
-    missing, or the machine is not proved gone (then its id, price and the command that ends it are
-    printed); 2 nothing was rented; 3 too dear, or you said no; 130 interrupted.
+    Exit status: 0 all is well; 1 the machine or a cell failed, the time was up, or results are
+    missing; 2 nothing was rented; 3 too dear, or you said no; 130 interrupted. It is also 1 if the
+    machine is not proved gone: skymark prints its id, its price and the command that ends it.
     """
     from skymark import cloud
     from skymark.cli.rented_ends import show_end

@@ -27,7 +27,7 @@ def status(
     *clusters: Annotated[str, Parameter(help="Only these machines. [default: all]")],
     json: Json = False,
 ) -> int:
-    """List the rented machines and their cost so far.
+    """List the rented machines and their cost until now.
 
     Asks their providers. If SkyPilot does not answer, the list has the machines that were rented
     from here.
@@ -125,8 +125,8 @@ def down(
       skymark down NAME
       skymark down --all
 
-    Exit status: 0 all are gone; 1 a machine is there or not proved gone (then its id, its price
-    and the command that ends it are printed); 2 no such machine of skymark's.
+    Exit status: 0 all are gone; 1 a machine is there or not proved gone, and skymark prints its
+    id, its price and the command that ends it; 2 no such machine of skymark's.
     """
     from skymark import cloud
 
@@ -254,9 +254,9 @@ def logs(
     ] = None,
     /,
     *,
-    job_id: Annotated[int | None, COUNT, Parameter(help="The same as JOB.")] = None,
+    job_id: Annotated[int | None, COUNT, Parameter(help="SkyPilot's word for JOB.")] = None,
     so_far: Annotated[
-        bool, Parameter(name=("--so-far", "--no-follow"), help="Show the output so far, and end.")
+        bool, Parameter(name=("--so-far", "--no-follow"), help="Show the present output, and end.")
     ] = False,
     tail: Annotated[
         int,
@@ -278,7 +278,7 @@ def logs(
     from skymark import cloud
 
     if None not in {job, job_id} and job != job_id:
-        raise UsageError(f"job {job} and --job-id {job_id} differ; give one of them")
+        raise UsageError(f"job {job} and --job-id {job_id} differ; give one job")
     shown = cloud.show_log(
         cluster,
         job if job_id is None else job_id,
@@ -299,7 +299,7 @@ def cancel(
 ) -> int:
     """Cancel jobs of a machine; the machine stays.
 
-    A run of skymark keeps its results so far, in ~/results/RUN-ID there.
+    The results of a cancelled run stay on the machine, in ~/results/RUN-ID.
 
     Examples:
       skymark cancel NAME 3 4

@@ -34,7 +34,7 @@ from skymark.model.errors import SkymarkError
 from skymark.suite.registry import suites_with_commands
 
 LIKELY = 0.75
-"""Likeness from which on an option is taken for a mistyped one."""
+"""Least likeness of a mistyped option to an option that there is."""
 RENTED = "Rent machines"
 MANAGED = "Manage rented machines"
 COMMANDS = {
@@ -67,7 +67,7 @@ COMMANDS = {
         "rehearse": ("rehearse:rehearse", "Try a launch on a simulated machine here, for free."),
     },
     MANAGED: {
-        "status": ("machines:status", "List the rented machines and their cost so far."),
+        "status": ("machines:status", "List the rented machines and their cost until now."),
         "queue": ("machines:queue", "List the jobs of a machine, the newest first."),
         "logs": ("machines:logs", "Show the output of a job, until it ends."),
         "cancel": ("machines:cancel", "Cancel jobs of a machine; the machine stays."),
@@ -154,7 +154,7 @@ app.command(
 
 
 def add_suites(arguments: Sequence[str], app: App = app) -> None:
-    """Add the commands of suites, where no other command is named: to look for them takes time."""
+    """Add the commands of suites, unless the words name another command: the search takes time."""
     if arguments and any(arguments[0] in commands for commands in COMMANDS.values()):
         return
     questions = []
@@ -192,9 +192,9 @@ def show_help(words: Sequence[str]) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0 every cell ok, skipped or unsupported; 1 some cell failed, timed out or is invalid, or all
-    that could run were skipped; 2 bad usage, nothing was started; 3 a gate said no; 130
-    interrupted; 141 nobody reads the output. 1, too, where the output cannot be written.
+    0: every cell is ok, skipped or unsupported. 1: a cell failed, timed out or is invalid, all
+    cells that could run were skipped, or the output cannot be written. 2: bad usage, and nothing
+    was started. 3: a gate failed. 130: interrupted. 141: nobody reads the output.
     """
     try:
         words = take_loudness(sys.argv[1:] if arguments is None else arguments)
@@ -223,7 +223,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def tell_usage(error: CycloptsError) -> None:
-    """Print what is wrong with the arguments, which may be anybody's text."""
+    """Print the fault of the arguments, which may be anybody's text."""
     from skymark.cli.console import PlainConsole
     from skymark.report.text import without_credentials
 
@@ -231,7 +231,7 @@ def tell_usage(error: CycloptsError) -> None:
 
 
 def _fault(error: CycloptsError) -> str:
-    """Return what is wrong with the arguments, and what to do about it."""
+    """Return the fault of the arguments, with advice."""
     command = " ".join(("skymark", *(error.command_chain or ())))
     advice = f"`{command} --help` shows its options"
     if isinstance(error, UnknownOptionError):
@@ -243,11 +243,11 @@ def _fault(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         words = " ".join(error.unused_tokens or ())
         if error.command_chain == ("launch",):
-            advice = "a command runs with `skymark exec NAME -- COMMAND`, on a machine that is up"
-        return f"`{command}` takes no more words: {words}; {advice}"
+            advice = "`skymark exec NAME -- COMMAND` runs a command on a machine that is up"
+        return f"`{command}` has no argument for: {words}; {advice}"
     if isinstance(error, MissingArgumentError):
         if "CLUSTER" in str(error):
-            advice = "`skymark status` shows the names of machines"
+            advice = "`skymark status` shows the names"
         return f"{str(error).rstrip('.')}; {advice}"
     return str(error)
 

@@ -26,7 +26,7 @@ OPTIONS_OF_COMMANDS = (
     *("shard", "split", "rank", "explain", "total_cpus", "total_memory", "measured"),
     *("cache_policy", "cache_root", "against", "gate", "practical"),
 )
-"""Options of `run` and `plan` besides those of the work: no suite can have one of these names."""
+"""Options of `run` and `plan` besides the work's: no suite's option can have such a name."""
 OPTIONS_OF_ALL = (
     *("profile", "scenarios", "adapters", "effort", "rounds", "time", "goal", "timeout", "set"),
 )
@@ -89,13 +89,13 @@ def declared_options(chosen: Iterable[Suite]) -> dict[str, DeclaredOption]:
 
 
 def _merged(known: DeclaredOption, suite: str, option: Option) -> Option:
-    """Return the option that two suites share: its choices are those of both."""
+    """Return the option that two suites share, with the choices of both."""
     first = known.option
     same = (first.kind, first.several, first.setting, bool(first.choices))
     if same != (option.kind, option.several, option.setting, bool(option.choices)):
         raise UsageError(
             f"the suites {known.suites[0]!r} and {suite!r} declare different options "
-            f"{option.name!r}; rename one of them in the package that has the suite"
+            f"{option.name!r}; rename it in the package of either suite"
         )
     help = first.help
     if option.help != first.help:
@@ -247,7 +247,7 @@ class PlanOptions:
         return skymark.plan(self.work())
 
     def given(self) -> tuple[str, ...]:
-        """Return the options that differ from their default, as they are typed."""
+        """Return the typed names of the options that differ from their default."""
         return tuple(typed(name) for name in self._values())
 
     def words(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ WHAT = Group.create_ordered("What to measure")
 HOW = Group.create_ordered(HOW_TITLE)
 JOB = Group.create_ordered("The job")
 RESULTS = Group.create_ordered("Results")
-WHERE = Group.create_ordered("Where it runs, and its output")
+WHERE = Group.create_ordered("Output and place of the run")
 PAIRS = Group.create_ordered("Comparison with another revision")
 SHARING = Group.create_ordered("Work shared between workers")
 

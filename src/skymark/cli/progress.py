@@ -1,4 +1,4 @@
-"""Progress of a run: figures so far, the round under way, and the time that is left."""
+"""Progress of a run: its figures, the present round, and the remaining time."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from skymark.cli.caller import is_quiet, is_verbose
 from skymark.model.metric import Declaration
 from skymark.model.record import Cell, Record, Round, Status
 from skymark.report.standing import Standing
@@ -27,7 +28,7 @@ from skymark.report.terminal import STYLES
 
 
 class TimeLeftColumn(ProgressColumn):
-    """Time that is left: at first by the plan's estimate, and more and more by the rounds so far.
+    """Remaining time: at first the plan's estimate, which finished rounds replace step by step.
 
     Args:
         expected_s: by the estimate, of the whole.
@@ -46,7 +47,7 @@ class TimeLeftColumn(ProgressColumn):
 
 
 def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: float) -> float:
-    """Return the time that is left, of an estimate and of what is done."""
+    """Return the remaining time, from an estimate and the finished part."""
     if not completed or not total:
         return expected_s
     done = min(1.0, completed / total)
@@ -55,7 +56,7 @@ def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: fl
 
 
 class LiveProgress(Progress):
-    """A progress bar below a table of the figures so far."""
+    """A progress bar below a table of the present figures."""
 
     standing: Standing | None = None
 
@@ -72,9 +73,10 @@ class LiveProgress(Progress):
 
 
 class ProgressObserver:
-    """Shows figures so far, round and times. Implements `skymark.execute.measurer.Observer`.
+    """Shows figures, round and times. Implements `skymark.execute.measurer.Observer`.
 
-    A terminal has a table that fills as rounds end; elsewhere each round has a line.
+    A terminal has a table that fills as rounds end; elsewhere each round has a line. A quiet
+    command shows bad cells only, a verbose one has the lines in a terminal, too.
 
     Args:
         console: where it is shown.
@@ -95,7 +97,7 @@ class ProgressObserver:
             TextColumn("left"),
             TimeLeftColumn(expected_s),
             console=console,
-            disable=not console.is_terminal,
+            disable=is_quiet() or not console.is_terminal,
             transient=True,
             expand=True,
         )
@@ -118,7 +120,8 @@ class ProgressObserver:
     def stage(self, text: str) -> None:
         """Show a step before the measuring."""
         self._progress.update(self._task, description=text)
-        self._console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+        if not is_quiet():
+            self._console.print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def planned(self, steps: int) -> None:
         """Set the bar's length."""
@@ -134,7 +137,8 @@ class ProgressObserver:
         del round
         if self._standing is not None and result is not None:
             said = self._standing.add(cell, result.metrics)
-            if said is not None and not self._console.is_terminal:
+            has_lines = is_verbose() or not self._console.is_terminal
+            if said is not None and has_lines and not is_quiet():
                 self._console.print(said, highlight=False, markup=False, soft_wrap=True)
         self._progress.advance(self._task)
         self._stretch()
@@ -150,7 +154,7 @@ class ProgressObserver:
         self._progress.advance(self._task, rounds_left)
         cause = record.cause.message.partition("\n")[0] if record.cause else ""
         if record.status is Status.SKIPPED or record.was_not_set_up:
-            # What keeps one cell of an adapter from running mostly keeps all of them from it.
+            # One cause mostly stops all cells of an adapter.
             if (record.cell.adapter, cause) not in self._skipped:
                 self._say(record.status, f"{record.cell.adapter}: {cause}")
             self._skipped.add((record.cell.adapter, cause))

@@ -80,8 +80,8 @@ def rehearse(
         say(lack)
     if (platform := load_profile(profile).platform) != "cpu":
         say(
-            f"a simulated machine has no {platform.upper()}: the check for it is left out, and the "
-            "figures say nothing of a real one"
+            f"a simulated machine has no {platform.upper()}: skymark does not check for it, and "
+            "the figures say nothing about a real machine"
         )
     outcome = carry_out(
         profile,

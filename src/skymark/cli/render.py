@@ -82,8 +82,8 @@ def slurm(
         Parameter(
             group=FILE,
             metavar="FILE",
-            help="A file of `skymark plan --output` that all nodes see, in place of the options of "
-            "what and how to measure.",
+            help="A file of `skymark plan --output` that all nodes see, in place of the options "
+            "for the work.",
         ),
     ] = None,
     stagger: Annotated[
@@ -412,7 +412,7 @@ def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]
     if given := options.given():
         raise UsageError(
             f"{' and '.join(given)} cannot be given beside --plan {path}, which decides the work; "
-            "leave one of them out"
+            "leave out either"
         )
     return read_plan(path), ("--plan", str(path.absolute()))
 

@@ -171,7 +171,7 @@ class SharingOptions:
         if given := [*options.given(), *(name for name, value in mine.items() if value)]:
             raise UsageError(
                 f"{' and '.join(given)} are for skymark's own work, and --command runs a program "
-                "of yours; leave one of them out"
+                "of yours; leave out either"
             )
 
 

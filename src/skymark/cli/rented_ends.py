@@ -31,7 +31,7 @@ def show_end(ended: Ended | Kept | Left, output: Path) -> int:
         note(f"results in {run.directory}; {write_page(run)}")
         good = is_well(run.records)
     elif ended.results is not None and ended.results.directory.exists():
-        note(f"what was measured is in {ended.results.directory}")
+        note(f"the finished cells are in {ended.results.directory}")
     for problem in ended.problems:
         say(problem)
     _say_how_to_store(ended)

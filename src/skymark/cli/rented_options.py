@@ -43,7 +43,7 @@ Stores = Annotated[
     Parameter(
         group=RESULTS,
         metavar="ADDRESS...",
-        help="Where the machine also stores each result: s3://BUCKET/PREFIX or wandb, with the "
+        help="Store for each result besides the machine: s3://BUCKET/PREFIX or wandb, with the "
         "keys of this environment. Without a store, results are lost if the connection stays away "
         "for --idle-minutes.",
     ),
@@ -54,7 +54,7 @@ Sync = Annotated[
         group=JOB,
         metavar="PATH",
         help="File or directory below here that the job needs too; of a directory in git, the "
-        "tracked files. May be repeated. A file with a secret is refused.",
+        "tracked files. May be repeated. Secrets are not sent.",
     ),
 ]
 
@@ -62,7 +62,7 @@ Sync = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CostOptions(PlanOptions):
-    """Options of the plan; the profile is named by position."""
+    """Options of the plan; the profile is an argument."""
 
     profile: Annotated[str, Parameter(parse=False)] = "cpu"
 
@@ -157,8 +157,8 @@ class LaunchOptions(ClusterOptions):
         bool,
         Parameter(
             group=MACHINE,
-            help="As SkyPilot's managed job: after the loss of the machine, another one goes on "
-            "from --store s3://…, which this needs.",
+            help="As SkyPilot's managed job, which loses no work with its machine: a new machine "
+            "continues from --store s3://…, which this needs.",
         ),
     ] = False
     image: Annotated[
@@ -289,7 +289,7 @@ class VariableOptions:
         Parameter(
             group=VARIABLES,
             metavar="NAME[=VALUE]",
-            help="The same for keys and passwords; overrides --env.",
+            help="Variable with a key or password; overrides --env.",
         ),
     ] = ()
     secret_file: Annotated[
@@ -359,7 +359,9 @@ def _pairs(option: str, texts: Iterable[str], here: Mapping[str, str]) -> dict[s
         name, given, value = text.partition("=")
         if not NAME.fullmatch(name):
             # Not the whole of it: behind a mistyped name may stand a key.
-            raise UsageError(f"{option} {name!r}: give NAME=VALUE, or NAME of what is set here")
+            raise UsageError(
+                f"{option} {name!r}: give NAME=VALUE, or the NAME of a variable that is set here"
+            )
         if not given and name not in here:
             raise UsageError(f"{option} {name}: it is not set here; give {name}=VALUE")
         pairs[name] = value if given else here[name]

@@ -36,7 +36,7 @@ def require_one_format(format: str, *, json: bool) -> None:
         UsageError: JSON is wanted as Markdown.
     """
     if json and format != "table":
-        raise UsageError(f"--json and --format {format} exclude each other; give one of them")
+        raise UsageError(f"--json and --format {format} exclude each other; give only one")
 
 
 def report(
@@ -144,8 +144,8 @@ def compare(
 
     Faster or slower needs a difference that is both statistical and practical, across rounds.
     Too little data is inconclusive. If all libraries changed alike on one machine, that is
-    inconclusive too, and the output says so. Runs of other hardware, versions or cells are
-    refused, unless --across allows them. The two runs of `run --against` are compared pair by
+    inconclusive too, and the output says so. Runs with other hardware, versions or cells need
+    --across. The two runs of `run --against` are compared pair by
     pair.
 
     Examples:
@@ -386,7 +386,7 @@ def site(
     """Write static web pages about many runs.
 
     The index has a line per run, which leads to its report. Several runs on one kind of machine
-    also get a history of each cell. The pages need neither a server nor a network.
+    also get a history of each cell. The pages need no server and no network.
 
     Examples:
       skymark site results --output pages

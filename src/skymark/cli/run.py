@@ -44,6 +44,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.model.requests import Results
+from skymark.report.text import count_of
 from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 from skymark.suite.registry import suite_named
 
@@ -105,8 +106,8 @@ class RunOptions:
         Parameter(
             group=(SHARING, RARE),
             metavar="INDEX/COUNT",
-            help="Run only this part of the plan, such as 0/2, and leave the other parts to other "
-            "machines. Cells that belong together stay on one machine.",
+            help="Run only this part of the plan, such as 0/2; other machines run the rest. Cells "
+            "that belong together stay on one machine.",
         ),
     ] = None
     split: Split = None
@@ -159,11 +160,9 @@ class RunOptions:
         if self.retry and not self.resume:
             raise UsageError("--retry needs --resume, and the --output of the run to continue")
         if self.share and (self.resume or self.shard is not None or self.split is not None):
-            raise UsageError(
-                "--share goes on with what there is; leave out --resume, --shard and --split"
-            )
+            raise UsageError("--share continues by itself; leave out --resume, --shard and --split")
         if self.share and self.output is None:
-            raise UsageError("--share needs --output, the directory that all of them write to")
+            raise UsageError("--share needs --output, the common directory of all processes")
         if self.group and not self.share:
             raise UsageError("--group needs --share")
         require_policy(self.cache_policy, self.cache_root)
@@ -195,8 +194,8 @@ def run(
       skymark run --scenarios CV-1 --adapters pytorch grain --time 20m
       skymark run --data ./photos --scenarios CV-1 --workers 4
 
-    Exit status: 0 all is well; 1 a cell failed or is invalid, no cell was measured, or a store
-    lacks something; 2 nothing was started; 3 --gate failed; 130 interrupted.
+    Exit status: 0 all is well; 1 a cell failed or is invalid, none was measured, or a store lacks
+    results; 2 nothing was started; 3 --gate failed; 130 interrupted.
     """
     return measure(wanted_plan(options, plan), how)
 
@@ -249,36 +248,36 @@ def measure(wanted: Plan, how: RunOptions) -> int:
         page_written = note_page(measured)
     else:
         count = len(measured.measured or ())
-        note(f"others go on with {path}; {count} cells were measured or found here")
+        note(f"other processes continue {path}; this process has {count_of(count, 'cell')}")
     say_what_was_stored(measured.stored, path)
     return 0 if measured.all_well and page_written else 1
 
 
 def _how_to_go_on(path: Path, how: RunOptions) -> str:
-    """Return how an interrupted run is continued.
+    """Return the message on how to continue an interrupted run.
 
-    A command with --resume is continued as it is. Its stores are named in place of the directory,
-    which goes with a scheduler's job.
+    A command with --resume stays the same. Its stores stand in place of the directory, which may
+    end with a scheduler's job.
     """
     again = "" if how.share or how.resume else f" and --output {path} --resume"
     stored = [f"{one.rstrip('/')}/{path.name}" for one in how.store if how.resume]
     kept = " and ".join(stored) or path
-    return f"interrupted; what was measured is in {kept}. Continue with the same command{again}"
+    return f"interrupted; the finished cells are in {kept}. Continue with the same command{again}"
 
 
 def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
-    """Return the plan that is asked for, by a file or by options.
+    """Return the plan of a file or of options.
 
     Raises:
-        UsageError: by both, or one of them is wrong.
+        UsageError: both are given, or either is wrong.
     """
     if plan_file is None:
         return options.plan()
     if options is not DEFAULT_OPTIONS:
         given = " and ".join(options.given() or ("--profile",))
         raise UsageError(
-            f"{given} cannot be given beside --plan {plan_file}, which decides the work; leave one "
-            "of them out"
+            f"{given} cannot be given beside --plan {plan_file}, which decides the work; leave out "
+            "either"
         )
     return read_plan(plan_file)
 
@@ -340,14 +339,14 @@ def plan(
 
 
 def write_plan_file(plan: Plan, output: Path | None) -> None:
-    """Write a plan into a file, if one is named, and say how it is run."""
+    """Write a plan into a file, if there is one, and print the command that runs it."""
     if output is not None:
         write_plan(plan, output)
         note(f"plan in {output}; run it: skymark run --plan {output}")
 
 
 def _statuses(names: tuple[str, ...]) -> set[Status]:
-    """Return the statuses that were named, by comma or one after another."""
+    """Return the statuses of a list with commas or spaces."""
     plain = [part for name in names for part in name.split(",") if part]
     for name in plain:
         if name not in set(Status):

@@ -1,4 +1,4 @@
-"""SkyPilot's words: those that skymark takes in place of its own, and answers to the others."""
+"""SkyPilot's words: skymark accepts some for its own, and answers the rest with advice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skymark.cli.help import asks_for_help
 from skymark.model.errors import UsageError
 
 DONE_ANYWAY = ""
-"""Answer to an option for something that skymark does without it: the option is dropped."""
+"""Answer to an option whose effect skymark has anyway: it drops the option."""
 
 IN_YAML = "put it under `resources` of a SkyPilot YAML, and name that file with --machine"
 OF_MACHINE = "the machine is there already; leave it out, or ask for GPUs with --gpus"
@@ -48,7 +48,7 @@ LAUNCH = {
     "--async": "--detach-run",
     "--no-async": DONE_ANYWAY,
     "--docker": "use `docker run`, as docs/containers.md has it",
-    "--image-id": "use --image for an image of skymark's; for another one, " + IN_YAML,
+    "--image-id": "use --image for an image of skymark's; for any other image, " + IN_YAML,
     "--workdir": "a run has skymark's source; for a job of your own, `skymark exec --workdir`",
     "--wait-for": "skymark's idle timer waits for jobs alone; leave it out",
     "--retry-until-up": "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine",
@@ -102,7 +102,9 @@ CANCEL = {
 DOWN = {
     **ALL,
     **dict.fromkeys(("--yes", "-y", "--no-async"), DONE_ANYWAY),
-    **dict.fromkeys(("--all-users", "-u"), "skymark ends machines that it hired: give --all"),
+    **dict.fromkeys(
+        ("--all-users", "-u"), "give --all, which ends all machines that skymark rented"
+    ),
     **dict.fromkeys(
         ("--purge", "-p"),
         "it asks the provider until the machine is gone; leave it out",
@@ -135,7 +137,7 @@ COMMANDS: Mapping[str, str] = {
     "jobs queue": "use `skymark status`",
     "jobs logs": "use `skymark logs NAME`",
     "jobs cancel": "use `skymark down NAME`",
-    "jobs": "managed jobs are those of `skymark launch --managed`",
+    "jobs": "use `skymark launch PROFILE --managed`",
     "stop": "a stopped machine's disk is still paid for: use `skymark down NAME`",
     "start": "use `skymark launch PROFILE`: nothing is left of a machine that ended",
     "autostop": "use `skymark launch … -i MINUTES`, or `{sky} autostop NAME -i MINUTES --down`",
@@ -146,7 +148,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("storage", "volumes", "volume", "serve", "api", "dashboard"), BESIDE),
     **dict.fromkeys(("workspace", "debug-dump"), BESIDE),
 }
-"""Answers to commands of SkyPilot's that skymark has not."""
+"""Advice on SkyPilot's commands that skymark does not have."""
 
 
 def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[str]:
@@ -157,7 +159,7 @@ def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[s
         is_ours: whether skymark has a command of a name.
 
     Raises:
-        UsageError: skymark has nothing that the word could be put as; it says what to do.
+        UsageError: skymark has no such word; the message says what to do.
     """
     own = list(words[: words.index("--")] if "--" in words else words)
     if not own:
@@ -183,7 +185,7 @@ def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[s
 
 
 def taken_words(command: Sequence[str]) -> list[str]:
-    """Return the options of SkyPilot's that a command takes as its own."""
+    """Return SkyPilot's options that a command of skymark accepts."""
     known = OPTIONS.get(command[-1], {}) if command else {}
     return [option for option, answer in known.items() if answer.startswith("-")]
 
@@ -203,12 +205,12 @@ INFRA = "--infra"
 def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
     """Replace this process where a command needs SkyPilot, and only its own venv has it.
 
-    Returns where it is to be run here: another command, its help, SkyPilot at hand, or nowhere,
-    which the command says with what to do about it.
+    Returns if the command runs here: it needs no SkyPilot, it asks for help, SkyPilot is in this
+    venv, or no venv has it, and the command itself says so.
 
     Args:
-        arguments: of the command line, the command first.
-        commands: those that need SkyPilot.
+        arguments: words of the command line, the command first.
+        commands: the commands that need SkyPilot.
 
     Raises:
         UsageError: the venv that a variable names has no SkyPilot.
@@ -223,7 +225,7 @@ def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
 
 
 def needs_skypilot(arguments: Sequence[str], commands: Collection[str]) -> bool:
-    """Whether a command line asks for what SkyPilot does, and not for help."""
+    """Whether a command line needs SkyPilot: not for help."""
     words = without_loudness(arguments)
     own = words[: words.index("--")] if "--" in words else words
     if not own or asks_for_help(own):

@@ -35,7 +35,7 @@ def part_asked_for(
         plan: what is split.
         shard: of ``--shard``.
         split: of ``--split``.
-        rank: of ``--rank``; None for what the variables tell.
+        rank: of ``--rank``; None for the rank in the variables.
 
     Returns:
         None for the whole plan.
@@ -44,7 +44,7 @@ def part_asked_for(
         UsageError: they cannot be read, or contradict each other or the variables.
     """
     if shard is not None and (split is not None or rank is not None):
-        raise UsageError("--shard I/N is --split balanced --rank I/N; give one of the two")
+        raise UsageError("--shard I/N means --split balanced --rank I/N; give either")
     if shard is not None:
         return Shard.parse(shard)
     if split is None:
@@ -62,16 +62,13 @@ def part_asked_for(
 def require_split(
     split: str | None, total_cpus: int | None, total_memory_gb: float | None, *, explain: bool
 ) -> None:
-    """Refuse options that tell of a split where none is given.
+    """Refuse options for a split without a split.
 
     Raises:
-        UsageError: it is so.
+        UsageError: there is such an option.
     """
     if split is None and (explain or total_cpus is not None or total_memory_gb is not None):
-        raise UsageError(
-            "--explain, --total-cpus and --total-memory tell of a split; give --split, such as "
-            "even:10"
-        )
+        raise UsageError("--explain, --total-cpus and --total-memory need --split, such as even:10")
 
 
 def print_split(
@@ -121,8 +118,8 @@ def print_part_rows(who: str, parts: Sequence[WorkerPart], count: int) -> None:
 
     Args:
         who: the word for a worker.
-        parts: of those that are shown.
-        count: of all workers.
+        parts: the workers' parts to show.
+        count: number of all workers.
     """
     rows = [
         (

@@ -1,4 +1,4 @@
-"""`skymark fetch`, and the report of what each store holds for other commands."""
+"""`skymark fetch`, and messages about the contents of stores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED_FILES = 5
 
 
 def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
-    """Print on standard error what each store holds, with the command that finishes the rest."""
+    """Print each store's contents on standard error, with the command that completes it."""
     for one in stored:
         if one.ok:
             read = f"stored in {one.url}: {one.files} files, read back" if one.files else ""

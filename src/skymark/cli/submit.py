@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ManagedOptions(PlaceOptions):
-    """Options of machines that are hired for managed jobs; they mean nothing without --managed."""
+    """Options of the new machines of managed jobs; they need --managed."""
 
     jobs: Annotated[
         int | None,
@@ -86,7 +86,7 @@ class ManagedOptions(PlaceOptions):
         )
 
     def given(self) -> list[str]:
-        """Return the names of those that were given."""
+        """Return the names of the given options."""
         return [
             f"--{field.name.replace('_', '-')}"
             for field in dataclasses.fields(self)
@@ -163,14 +163,13 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 ) -> int:
     """Share a plan between workers on a machine, or between managed jobs.
 
-    With --cluster, workers on that machine take the plan's groups until none is left; cells of a
-    group share a costly load, such as a model. No two workers take the same group, not even those
-    of two submissions. If a worker dies, another one takes its group. Groups that are already
-    measured on the machine are not measured again. With --managed, each of a few managed jobs
-    takes a part of the groups on a new machine, which ends with the job; the price is for all of
-    them together. Results go to the stores cell by cell. If some jobs cannot start, the same
-    command submits the rest. Without names of scenarios and adapters, the plan is all of the
-    profile's suite.
+    With --cluster, workers on that machine take the plan's groups until all are measured; cells of
+    a group share a costly load, such as a model. Each group has one worker, also across
+    submissions. If a worker dies, another worker takes its group. Groups with results on the
+    machine are not measured again. With --managed, a few managed jobs divide the groups, each on
+    a new machine, which ends with the job; the price is for all jobs. Results go to the stores
+    cell by cell. If some jobs cannot start, the same command submits the rest. Without names of
+    scenarios and adapters, the plan is all of the profile's suite.
 
     Examples:
       skymark submit --cluster NAME --profile clip_8xh100 --store s3://BUCKET/PREFIX
@@ -193,7 +192,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     if plan is None and cluster is not None and options.profile == usual:
         made_for = cloud.profile_of_machine(cluster, of_suite_of=usual)
         if made_for not in (None, usual):
-            say(f"--profile {made_for}, for which {cluster} was hired")
+            say(f"using --profile {made_for}, because {cluster} was rented for it")
             options = dataclasses.replace(options, profile=made_for)
     wanted = options.work() if plan is None else wanted_plan(options, plan)
     most, results = limits.limits(), Results(stores=store)
@@ -237,71 +236,70 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 def _require_one_way(
     of_cluster: Mapping[str, bool], hiring: ManagedOptions, *, managed: bool, dry_run: bool
 ) -> None:
-    """Refuse options of the other way to submit, and neither way.
+    """Require options for a running machine or for managed jobs, and not for both.
 
     Args:
-        of_cluster: whether each option of a machine that is there was given.
-        hiring: options of machines that are hired.
-        managed: whether they are hired.
-        dry_run: whether nothing is submitted, so that no machine need be there.
+        of_cluster: whether each option for a running machine is given, by name.
+        hiring: options for managed jobs.
+        managed: whether to use managed jobs.
+        dry_run: whether to submit nothing, which needs no machine.
 
     Raises:
-        UsageError: it is so.
+        UsageError: options of both ways are given, or of neither.
     """
     given = [option for option, is_given in of_cluster.items() if is_given]
     if managed and given:
         raise UsageError(
-            f"{' and '.join(given)} cannot be given beside --managed, which hires a machine for "
-            "each of its jobs; leave one of them out"
+            f"{' and '.join(given)} cannot be given beside --managed, which rents a machine for "
+            "each job; leave out either"
         )
     if not managed and hiring.split is not None:
         raise UsageError(
-            f"--split {hiring.split}: workers on one machine take the next group whenever they are "
-            "free, so nothing is divided beforehand; leave it out, or add --managed, whose jobs "
-            "have machines of their own"
+            f"--split {hiring.split} is for --managed, whose jobs have machines of their own; add "
+            "--managed, or leave it out: workers on one machine take the next group when free"
         )
     if not managed and (alone := hiring.given()):
         raise UsageError(
-            f"{' and '.join(alone)} cannot be given without --managed, which hires machines; add "
-            "that, or leave it out"
+            f"{' and '.join(alone)} cannot be given without --managed, which rents machines; add "
+            "--managed, or leave it out"
         )
     if not managed and not dry_run and not of_cluster["--cluster"]:
         raise UsageError(
-            "nothing says where: give --cluster NAME (`skymark status` shows names), or --managed "
-            "with --store s3://BUCKET/PREFIX"
+            "give a machine: --cluster NAME (`skymark status` shows names), or --managed with "
+            "--store s3://BUCKET/PREFIX"
         )
 
 
 def show_slots(quoted: QuotedSlots) -> None:
-    """Print the jobs of slot workers, those that are alike in one line, and their price."""
+    """Print the jobs of slot workers, one line for equal jobs, and their price."""
     from skymark.cloud.cost.quote import as_given
 
-    run, cards = quoted.run, quoted.cards
-    if cards is not None and cards.bytes_each is None:
-        say(f"the memory of an {cards.kind} is not known here: nothing was compared with it")
-    if cards is not None and quoted.plan.platform == "cpu":
+    run, gpus = quoted.run, quoted.cards
+    if gpus is not None and gpus.bytes_each is None:
+        say(f"the memory of an {gpus.kind} is unknown, so skymark did not check that groups fit")
+    if gpus is not None and quoted.plan.platform == "cpu":
         say(
-            f"none of {cards.count} {cards.kind} works: the profile {quoted.plan.profile} is for a "
-            "CPU; give --profile NAME for a GPU"
+            f"the profile {quoted.plan.profile} is for a CPU, so the {gpus.count} {gpus.kind} "
+            "stay idle; give --profile NAME for a GPU"
         )
     rows = []
     for job, count in Counter(quoted.jobs).items():
-        of_card = "-" if cards is None else f"{cards.kind}:{job.cards:g}"
-        part = "-" if cards is None else f"{job.fraction:g}"
+        of_each = "-" if gpus is None else f"{gpus.kind}:{job.cards:g}"
+        part = "-" if gpus is None else f"{job.fraction:g}"
         groups = str(len(job.groups) or quoted.groups)
-        rows.append((str(count), of_card, str(job.slots), part, groups))
-    print_rows(("jobs", "of the cards", "workers each", "card each", "groups to take from"), rows)
+        rows.append((str(count), of_each, str(job.slots), part, groups))
+    print_rows(("jobs", "GPUs each", "workers each", "GPU per worker", "groups"), rows)
     workers = sum(job.slots for job in quoted.jobs)
     note(f"{quoted.groups} groups for {workers} workers in {len(quoted.jobs)} jobs on {run.name}")
     if quoted.quote is None:
-        say(f"the price of {run.name} is not known: no cost is counted, and none is limited")
+        say(f"the price of {run.name} is unknown, so skymark neither counts nor limits the cost")
         return
     most_usd = run.limits.max_cost_usd
-    limit = "No ceiling: --max-cost USD ends the jobs on the machine itself when it is used up."
+    limit = "No ceiling: with --max-cost USD the machine ends the jobs at that cost."
     if most_usd is not None:
         limit = (
-            f"The machine itself ends these jobs when {as_given(most_usd)} USD are used up, "
-            "whatever becomes of this terminal."
+            f"The machine itself ends these jobs at {as_given(most_usd)} USD, even if this "
+            "terminal is closed."
         )
     print_quote(quoted.quote, [limit])
 
@@ -318,7 +316,7 @@ def show_parts(quoted: QuotedParts) -> None:
 
 
 def _say_what_is_queued(submitted: Submitted) -> None:
-    """Name the jobs in a cluster's queue, with the commands that follow and end them."""
+    """Print the jobs in a machine's queue, with the commands that follow and end them."""
     if not submitted.jobs:
         say("no job was submitted")
         return
@@ -336,7 +334,7 @@ def _say_what_is_queued(submitted: Submitted) -> None:
 
 
 def _say_what_is_on_its_way(parts: SubmittedParts | Quoted | None) -> int:
-    """Name managed jobs and their prices, with the commands that follow and end them."""
+    """Print managed jobs and their prices, with the commands that follow and end them."""
     from skymark.cloud import Quoted
 
     if parts is None:
@@ -349,14 +347,14 @@ def _say_what_is_on_its_way(parts: SubmittedParts | Quoted | None) -> int:
     run, going = parts.run, parts.going
     if len(going) < parts.wanted:
         say(
-            f"{parts.wanted - len(going)} of {parts.wanted} jobs are not on their way; the same "
+            f"{parts.wanted - len(going)} of {parts.wanted} jobs were not submitted; the same "
             "command again submits them"
         )
     if going:
         names = [quoted.name for quoted in going]
         stored = shlex.quote(f"{run.lasting_store}/{run.run_id}")
         lines = [
-            f"{run.run_id}: on their way, each until its part is done",
+            f"{run.run_id}: submitted, each until its part is done",
             *(f"  {one.name}: {one.in_words}" for one in parts.machines),
             f"  watch:   skymark status; skymark logs {names[0]}",
             f"  fetch:   skymark fetch {stored} {shlex.quote(f'results/{run.run_id}')}",

@@ -43,7 +43,7 @@ def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str
 
 
 def print_plan(plan: Plan, against: Revision | None = None) -> None:
-    """Print a plan: one row per scenario, adapters that run, and those that do not with why.
+    """Print a plan: one row per scenario, with the adapters that run and the refused ones.
 
     Args:
         plan: the cells.

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from skymark.cli.caller import ask, end_when_told, say
+from skymark.cli.caller import ask, end_when_told, is_quiet, say
 from skymark.cli.console import plain_stream
 from skymark.cloud import Callbacks, InterruptAnswer, Quoted
 from skymark.cloud.rented_run import RentedRun
@@ -38,8 +38,8 @@ class Terminal(Callbacks):
         """Show prices in a command's own way.
 
         Args:
-            output: directory of runs, which gets what is told once the terminal is closed; None
-                for a command that ends with its terminal.
+            output: directory of runs, for the messages after the terminal is closed; None for a
+                command that ends with its terminal.
             show: prints a run's price.
             yes: do not ask about it.
             log: gets the output of machines; None for standard error.
@@ -53,7 +53,8 @@ class Terminal(Callbacks):
 
     def tell(self, text: str) -> None:
         """Print a line of progress."""
-        self._tell(text)
+        if not is_quiet():
+            self._tell(text)
 
     def sends(self, source: Source) -> None:
         """Print which named files a machine gets, and which files stay here."""

@@ -106,8 +106,8 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         NAME,
         Parameter(
             group=HOW,
-            help="check, quick, standard or rigorous: length of the finalists' measurement; the "
-            "others are measured in proportion.",
+            help="check, quick, standard or rigorous: length of the finalists' measurement; all "
+            "earlier ones are in proportion.",
         ),
     ] = "standard",
     exhaustive: Annotated[
@@ -145,9 +145,9 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     """Find the loader and settings that feed a GPU with the least CPU.
 
     Measures many candidates for a moment, the best third for longer, and so on, and checks that
-    all did the same work. Of the candidates that keep the GPU busy, the one with the least CPU
-    time wins; if none does, the fastest, with the machine's limit. After Ctrl-C the same command
-    with --resume continues.
+    all did the same work. The candidate that keeps the GPU busy with the least CPU time wins; if
+    no candidate does, the fastest wins, and you see the machine's limit. After Ctrl-C the same
+    command with --resume continues.
 
     Examples:
       skymark tune --scenarios CV-1 --step-ms 120
@@ -180,8 +180,8 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         )
     except KeyboardInterrupt:
         say(
-            f"interrupted; the results so far are in {path}. Continue with the same command and "
-            f"--output {path} --resume"
+            f"interrupted; the finished candidates are in {path}. Continue with the same command "
+            f"and --output {path} --resume"
         )
         raise
     if json:

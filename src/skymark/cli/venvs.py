@@ -150,7 +150,7 @@ def _wanted(
 ) -> dict[str, VenvSpec]:
     """Return the venvs that a user asks for, by name."""
     if bool(names) + (plan_file is not None) + (profile is not None) > 1:
-        raise UsageError("give names, --plan or --profile, and only one of them")
+        raise UsageError("names, --plan and --profile exclude one another; give only one")
     if (plan_file is not None or profile is not None) and platform != "cpu":
         raise UsageError("--platform is for names; a plan and a profile have their own platform")
     if plan_file is not None:
@@ -164,7 +164,7 @@ def _wanted(
 
 @env.command
 def cloud() -> int:
-    """Make the venv of SkyPilot, for launch and the other commands of rented machines.
+    """Make the venv of SkyPilot, for launch and all commands of rented machines.
 
     These commands find the venv by themselves. In a checkout, `make cloud` does the same.
 

@@ -189,4 +189,4 @@ def test_a_run_of_what_is_no_plan_is_refused(capsys, tmp_path):
 
 def test_venvs_are_named_in_one_way_only(capsys):
     assert main(["env", "build", "numpy", "--profile", "ci_cpu"]) == 2
-    assert "only one of them" in capsys.readouterr().err
+    assert "give only one" in capsys.readouterr().err

@@ -89,7 +89,7 @@ def test_a_command_in_launch_is_sent_to_exec(refused):
         (("run", "--worker", "3"), "try --workers"),
         (("launch", "cpu", "--foo"), "`skymark launch --help` shows its options"),
         (("exec", "box", "--foo=3"), "`skymark exec` has no option --foo; "),
-        (("queue",), "`skymark status` shows the names of machines"),
+        (("queue",), "`skymark status` shows the names"),
         (("launch",), "`skymark launch --help` shows its options"),
     ],
 )

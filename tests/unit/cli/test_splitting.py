@@ -149,7 +149,7 @@ def test_no_suite_can_take_an_option_of_a_command():
 
 
 def test_two_ways_to_say_one_thing_are_refused():
-    with pytest.raises(UsageError, match="give one of the two"):
+    with pytest.raises(UsageError, match="give either"):
         part_asked_for(PLAN, "0/2", None, "0/2")
 
 

@@ -46,7 +46,7 @@ def test_options_of_hired_machines_are_refused_by_name_without_it(refused, optio
 
 def test_a_split_is_refused_where_workers_take_what_is_next(refused):
     said = refused("--cluster", "shared", "--split", "longest")
-    assert "--split longest: workers on one machine take the next group whenever they are" in said
+    assert "--split longest is for --managed, whose jobs have machines of their own" in said
     assert "add --managed" in said
 
 
@@ -105,7 +105,7 @@ def test_every_option_of_hired_machines_is_known_as_given():
 
 
 def test_one_of_the_two_ways_must_be_named(refused):
-    assert "give --cluster NAME" in refused()
+    assert "give a machine: --cluster NAME" in refused()
 
 
 @pytest.mark.parametrize("store", [(), ("--store", "wandb"), ("--store", "file:///tmp/runs")])
