@@ -151,7 +151,7 @@ def _opened(finished: FinishedRun) -> Run:
 def tune(
     work: Work,
     *,
-    step_ms: float,
+    step_ms: float | None = None,
     batch: int | None = None,
     target: float = TARGET,
     grid: Mapping[str, Sequence[Setting]] | None = None,
@@ -170,7 +170,9 @@ def tune(
 
     Args:
         work: what all candidates share; a setting that it gives is not tuned. Its effort, by
-            default ``standard``, says how long the finalists are measured.
+            default ``standard``, says how long the finalists are measured. Its setting ``step``
+            names a training step, such as ``resnet50``, that is measured first, in place of
+            `step_ms`.
         step_ms: milliseconds that the accelerator computes per batch.
         batch: elements of a batch; None for the scenario's.
         target: the share of its time that the accelerator is to be busy, 0 to 1.
@@ -190,7 +192,7 @@ def tune(
     from skymark.execute.measurer import SilentObserver
     from skymark.execute.session import run as carry_out
     from skymark.execute.sweeps import Sweeps
-    from skymark.execute.tune import Candidates, TuningOrder, measure_rungs
+    from skymark.execute.tune import Candidates, StepMeasurement, TuningOrder, measure_rungs
     from skymark.machine.disk import usable_cores
     from skymark.machine.measuring_lock import measuring
     from skymark.plain_files import explained, write_whole
@@ -199,6 +201,19 @@ def tune(
 
     place = results or Results()
     path = place.output or new_directory(f"{work.profile}-tune", place.directory)
+    _require_place_of_tune(path, place)
+    observed = observers or (lambda _: nullcontext(SilentObserver()))
+
+    def measured(plan: Plan, directory: Path, purpose: str) -> Sequence[Record]:
+        with observed(expected_time(plan).measuring.expected_s) as observer:
+            observer.stage(f"{directory}: {purpose}")
+            own = Results(output=directory, resume=(directory / MANIFEST).exists())
+            return carry_out(plan, own, observer, Sweeps(), own=own_venvs).records
+
+    if step_ms is None:
+        step = StepMeasurement.of(work, batch)
+        (record,) = measured(step.plan, path / "step", f"the time of a step of {step.network}")
+        work, step_ms = step.without_network, step.milliseconds(record)
     candidates = Candidates.of(work, step_ms, batch, grid, usable_cores())
     tuning, suite = candidates.tuning, candidates.suite
     wanted = candidates.plan()
@@ -208,17 +223,11 @@ def tune(
     order = TuningOrder.of(tuning, suite.declaration, target)
     same = (tuning.step, tuning.batch)
     machines = machines_of(runs_in(runs), wanted.cells[0].cell, suite, order, same)
-    _require_place_of_tune(path, place)
-
-    observed = observers or (lambda _: nullcontext(SilentObserver()))
 
     def run_rung(plan: Plan, rung: Path) -> Sequence[Record]:
-        with observed(expected_time(plan).measuring.expected_s) as observer:
-            rounds = plan.effort.min_rounds
-            each = f"{rounds} round{'s' * (rounds != 1)} each"
-            observer.stage(f"{rung}: {len(plan.runnable)} candidates, {each}")
-            own = Results(output=rung, resume=(rung / MANIFEST).exists())
-            return carry_out(plan, own, observer, Sweeps(), own=own_venvs).records
+        rounds = plan.effort.min_rounds
+        each = f"{rounds} round{'s' * (rounds != 1)} each"
+        return measured(plan, rung, f"{len(plan.runnable)} candidates, {each}")
 
     tuned = measure_rungs(wanted, efforts, order, path, run_rung, candidates.names)
     choice = Choice(tuned, tuple(machines))
@@ -230,7 +239,8 @@ def tune(
         again = candidates.again(chosen.cell)
         where = () if own_venvs else ("--env", "current")
         command = ("skymark", "run", *words_of(again), *where)
-        choice = replace(choice, ceilings=tuple(ceilings), again=again, command=command)
+        code = suite.code_of(chosen)
+        choice = replace(choice, ceilings=tuple(ceilings), again=again, command=command, code=code)
     with explained(path / OUTCOME):
         write_whole(path / OUTCOME, choice.to_json().encode())
     return choice

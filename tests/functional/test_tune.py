@@ -31,7 +31,7 @@ def photos(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("photos")
 def test_a_tune_names_a_library_with_settings_the_ceilings_and_a_command(tmp_path, skymark):
     done = skymark(
-        *("tune", "--data", "./photos", "--step-ms", "2", "--batch", "8", "--effort", "check"),
+        *("tune", "./photos", "--step-ms", "2", "--batch", "8", "--effort", "check"),
         *("--scenarios", "CV-1:small", "--adapters", "numpy", "--grid", "workers=0,1"),
         *("--output", "tune", "--target", "0.01", "--env", "current", "--json"),
     )
@@ -53,3 +53,34 @@ def test_a_tune_names_a_library_with_settings_the_ceilings_and_a_command(tmp_pat
     assert bound.arguments["how"].env == "current"
     (cell,) = [one.cell for one in bound.arguments["options"].plan().cells]
     assert cell.settings == told["settings"]
+
+
+@pytest.mark.usefixtures("photos")
+def test_a_named_step_is_measured_first_and_its_time_is_tuned_for(tmp_path, skymark):
+    done = skymark(
+        *("tune", "./photos", "--step", "mlp:2", "--batch", "8", "--effort", "check"),
+        *("--scenarios", "CV-1:small", "--adapters", "pytorch", "--grid", "workers=1"),
+        *("--output", "tune", "--target", "0.01"),
+    )
+    assert done.status == 0, done.stderr
+    assert "tune/step: the time of a step of mlp:2" in done.stderr
+    (step,) = open_run(tmp_path / "tune" / "step").records
+    (record,) = open_run(tmp_path / "tune" / "rung-1").records
+    measured_ms = step.metrics["step_ns"].value / 1e6
+    assert record.cell.settings["think_time_ms"] == pytest.approx(measured_ms, rel=0.01)
+    assert "step" not in record.cell.settings
+    assert "in your program:\n  torch.utils.data.DataLoader(..., num_workers=1" in done.stdout
+
+
+@pytest.mark.usefixtures("photos")
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ((), "give the time that your accelerator computes per batch, such as --step-ms 120"),
+        (("--step", "resnet50", "--step-ms", "2"), "give one of them"),
+        (("--data", "elsewhere", "--step-ms", "2"), "leave one of them out"),
+    ],
+)
+def test_a_tune_without_a_step_or_with_two_says_what_to_give(words, advice, skymark):
+    done = skymark("tune", "./photos", *words)
+    assert (done.status, advice in done.stderr) == (2, True), done.stderr

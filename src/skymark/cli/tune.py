@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +32,10 @@ from skymark.cli.parameters import (
 )
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.planner import load_profile
+from skymark.execute.tune import tuning_of
+from skymark.model.errors import UsageError
 from skymark.model.option import read_value
-from skymark.model.requests import Results
+from skymark.model.requests import Results, Work
 from skymark.suite.registry import suite_named, suites
 
 if TYPE_CHECKING:
@@ -74,13 +77,22 @@ DEFAULT_OPTIONS = TuneOptions()
 
 
 def tune(  # noqa: PLR0913  # its parameters are the options of a command
+    data: Annotated[
+        str | None,
+        Parameter(name="DATA", group=WHAT, help="Your data, as --data takes it."),
+    ] = None,
+    /,
     options: TuneOptions = DEFAULT_OPTIONS,
     *,
     step_ms: Annotated[
-        float,
+        float | None,
         MILLISECONDS,
-        Parameter(group=WHAT, help="Milliseconds that your GPU computes per batch."),
-    ],
+        Parameter(
+            group=WHAT,
+            help="Milliseconds that your GPU computes per batch. Without it and without --step "
+            "the command asks.",
+        ),
+    ] = None,
     batch: Annotated[
         int | None,
         COUNT,
@@ -150,8 +162,8 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     command with --resume continues.
 
     Examples:
-      skymark tune --scenarios CV-1 --step-ms 120
-      skymark tune --data ./photos --scenarios CV-1 --step-ms 85 --batch 256
+      skymark tune ./photos --step-ms 85 --batch 256
+      skymark tune --scenarios CV-1 --step resnet50
 
     Exit status: 0 a candidate reaches the target; 1 none does; 2 nothing was started; 130
     interrupted.
@@ -162,10 +174,13 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     axes = {name: [read_value(one) for one in values] for name, values in axes_of(grid).items()}
     path = output or new_directory(f"{options.profile}-tune")
     declaration = suite_named(load_profile(options.profile).suite).declaration
+    work = _on_data(options.work(), data).changed(effort=effort)
+    if step_ms is None:
+        work, step_ms = _with_step(work)
     end_when_told()
     try:
         choice = skymark.tune(
-            options.work().changed(effort=effort),
+            work,
             step_ms=step_ms,
             batch=batch,
             target=target,
@@ -192,13 +207,47 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     return 0 if choice.reaches else 1
 
 
+def _on_data(work: Work, data: str | None) -> Work:
+    """Return a request for the data that was named without an option.
+
+    Raises:
+        UsageError: --data names some, too.
+    """
+    if data is None:
+        return work
+    name = tuning_of(work).data
+    if name in work.options or name in work.settings:
+        raise UsageError(f"{data} and --data both name data; leave one of them out")
+    return work.changed(settings={**work.settings, name: data})
+
+
+def _with_step(work: Work) -> tuple[Work, float | None]:
+    """Ask for the training step if a terminal is there and the request names none.
+
+    Returns:
+        The request, with the name of a network that was answered; the milliseconds, if those were.
+    """
+    setting = tuning_of(work).network
+    if setting in work.settings or not sys.stdin.isatty():
+        return work, None  # without a step, `skymark.tune` says what to give
+    say("How many milliseconds does your GPU compute per batch?")
+    answer = input("Or name a network to measure here [resnet50]: ").strip() or "resnet50"
+    try:
+        return work, float(answer)
+    except ValueError:
+        return work.changed(settings={**work.settings, setting: answer}), None
+
+
 def _show(choice: Choice) -> None:
     """Print the candidates, the reason of the choice, and how to measure it again."""
+    _print_lines([*choice.sentences, ""])
     print_rows(choice.headings(), choice.rows())
-    lines = ["", *choice.reason()]
+    lines = ["", *choice.reason()[len(choice.sentences) :]]
     if choice.command:
         settings = " ".join(f"{name}={value}" for name, value in choice.settings.items())
-        lines += ["", f"settings: {settings}", f"to measure it again: {shlex.join(choice.command)}"]
+        paste = ["", "in your program:", f"  {choice.code}"] if choice.code else []
+        again = f"to measure it again: {shlex.join(choice.command)}"
+        lines += ["", f"settings: {settings}", *paste, "", again]
     _print_lines(lines)
     if choice.machines:
         _show_machines(choice.tuned.order, choice.machines)

@@ -205,17 +205,13 @@ class Candidates:
         Raises:
             UsageError: the suite has nothing to tune, or values contradict one another.
         """
-        suite = suite_named(load_profile(work.profile).suite)
-        tuning = suite.tuning
-        if tuning is None:
-            raise UsageError(
-                f"the suite {suite.name} of the profile {work.profile} has nothing to tune; give "
-                "another --profile"
-            )
+        suite, tuning = suite_named(load_profile(work.profile).suite), tuning_of(work)
         if work.rounds is not None or work.time is not None or work.goal is not None:
             raise UsageError(
                 "a tune gives each candidate its rounds; leave out --rounds, --time and --goal"
             )
+        if tuning.network in work.settings:
+            raise UsageError("--step names a network, and --step-ms its time; give one of them")
         own = {"--step-ms": tuning.step, **({} if batch is None else {"--batch": tuning.batch})}
         for option, name in own.items():
             if name in work.settings:
@@ -260,6 +256,84 @@ class Candidates:
             if all(cell.axes[name] == value for name, value in point.items())
         )
         return work.changed(adapters=(self.suite.adapter_reference(cell),), effort=None)
+
+
+@dataclass(frozen=True)
+class StepMeasurement:
+    """The measurement of a training step that a request names instead of its time."""
+
+    work: Work
+    tuning: Tuning
+    plan: Plan
+    """One cell, of the library whose batches the step consumes."""
+
+    @classmethod
+    def of(cls, work: Work, batch: int | None) -> StepMeasurement:
+        """Return the measurement of a request's step.
+
+        Args:
+            work: the request of a tune.
+            batch: elements of a batch; None for the scenario's.
+
+        Raises:
+            UsageError: it names no step, or its step cannot be measured.
+        """
+        tuning = tuning_of(work)
+        if tuning.network not in work.settings:
+            raise UsageError(
+                "give the time that your accelerator computes per batch, such as --step-ms 120, or "
+                "a network to measure on this machine, such as --step resnet50"
+            )
+        sized = {} if batch is None else {tuning.batch: batch}
+        alone = work.changed(
+            adapters=(tuning.step_adapter,),
+            scenarios=work.scenarios or (tuning.scenario,),
+            settings={**work.settings, **sized},
+            effort="check",
+        )
+        plan = planned(alone)[0]
+        return cls(work, tuning, plan.changed(cells=plan.cells[:1]))
+
+    @property
+    def network(self) -> str:
+        """The name of the step."""
+        return str(self.work.settings[self.tuning.network])
+
+    @property
+    def without_network(self) -> Work:
+        """The request without the step's name, to be tuned for its time."""
+        settings = {k: v for k, v in self.work.settings.items() if k != self.tuning.network}
+        return self.work.changed(settings=settings)
+
+    def milliseconds(self, record: Record) -> float:
+        """Return the time of a step, to three digits.
+
+        Raises:
+            UsageError: it could not be measured.
+        """
+        time_ns = record.metrics.get(self.tuning.step_metric)
+        if time_ns is None:
+            why = record.status.value if record.cause is None else record.cause.message
+            raise UsageError(
+                f"the step {self.network} could not be measured: {why}; give its time, such as "
+                "--step-ms 120"
+            )
+        return float(f"{time_ns.value / 1e6:.3g}")
+
+
+def tuning_of(work: Work) -> Tuning:
+    """Return what the suite of a request can tune.
+
+    Raises:
+        UsageError: nothing.
+    """
+    suite = suite_named(load_profile(work.profile).suite)
+    if suite.tuning is None:
+        raise UsageError(
+            f"the suite {suite.name} of the profile {work.profile} has nothing to tune; give "
+            "another --profile"
+        )
+    return suite.tuning
 
 
 def candidates_of(plans: Iterable[tuple[Mapping[str, Setting], Plan]]) -> Plan:

@@ -30,7 +30,7 @@ class Standing:
         """Add a round's figures and return the sentence that tells where the adapter stands.
 
         Returns:
-            Such as ``CV-1:small, Google Grain: 412 samples/s, median of 2 rounds 405; best so far
+            Such as ``CV-1:small, Google Grain: 412 rows/s, median of 2 rounds 405; best so far
             NVIDIA DALI with 650``; None where the round has no rate.
         """
         metric = self._metric(metrics)

@@ -37,6 +37,8 @@ class Choice:
     """The request that measures the chosen candidate alone; None where none was chosen."""
     command: tuple[str, ...] = ()
     """The words of the command that does the same."""
+    code: str = ""
+    """Lines of a user's program with the chosen settings; empty where none are known."""
 
     @property
     def settings(self) -> dict[str, Setting]:
@@ -72,33 +74,39 @@ class Choice:
             yield (record.cell.adapter, *values, *figures, str(rung), status)
 
     def reason(self) -> tuple[str, ...]:
-        """Return why the first row is the first, in sentences."""
-        tuned, chosen = self.tuned, self.tuned.chosen
+        """Return the verdict, and the limits of the machine beside it, in sentences."""
+        chosen = self.tuned.chosen
+        return (*self.sentences, *(() if chosen is None else self._limits(chosen)))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict: the choice with its reason first."""
+        tuned, chosen, order = self.tuned, self.tuned.chosen, self.tuned.order
         if chosen is None:
-            return ("no candidate could be measured; the table says why",)
-        order = tuned.order
-        goal, deciding = order.value(chosen, order.goal), order.deciding(chosen)
-        lines = []
-        if order.is_by_stand_ins:
-            lines.append(
-                f"some candidates have no rate but {order.rate.heading}, so all are compared by "
-                f"{order.goal.heading} and {order.rate.heading}"
-            )
+            return ("No candidate could be measured; the table says why.",)
+        name, deciding = self._name(chosen), order.deciding(chosen)
+        busy, cost = order.value(chosen, order.goal), order.value(chosen, order.cost)
         if self.reaches:
-            lines.append(
-                f"chosen: of those whose {order.goal.heading} is at least {share(order.target)}, "
-                f"the least {order.cost.heading}"
+            said = (
+                f"{name} keeps the accelerator busy for {share(busy)} of its time with the least "
+                f"{order.cost.heading}"
+                f"{'' if cost is None else f', {writer(order.cost)(cost)}'}."
             )
         else:
-            lines.append(
-                f"none reaches {order.goal.heading} {share(order.target)}: this has the highest "
-                f"{order.rate.heading}, and the accelerator waits "
-                f"{share(None if goal is None else 1 - goal)} of its time"
+            said = (
+                f"No setting feeds the accelerator for {share(order.target)} of its time; the best "
+                f"is {name}, with {share(busy)}."
             )
+        lines = [said]
         if tuned.rivals:
             names = ", ".join(self._name(one) for one in tuned.rivals)
-            lines.append(f"not shown to differ in {deciding.heading} by 5 %: {names}")
-        return (*lines, *self._limits(chosen))
+            lines.append(f"No difference of 5 % in {deciding.heading} is shown to {names}.")
+        if order.is_by_stand_ins:
+            lines.append(
+                f"Some candidates have only {order.rate.heading}; all are compared by "
+                f"{order.goal.heading} and {order.rate.heading}."
+            )
+        return tuple(lines)
 
     def _limits(self, chosen: Record) -> Iterator[str]:
         """Yield what an accelerator needs, what was reached, and the ceilings beside it."""
@@ -146,6 +154,7 @@ class Choice:
         again: dict[str, JsonValue] = {
             "settings": dict(self.settings),
             "command": shlex.join(self.command),
+            "code": self.code,
         }
         return {
             "target": order.target,

@@ -76,6 +76,14 @@ class Tuning:
     name of one of the suite's efforts."""
     ceilings: str
     """``module:function`` of `Ceilings`."""
+    data: str
+    """The setting that names the user's own data."""
+    network: str
+    """The setting that names a training step to measure in place of a known time."""
+    step_metric: str
+    """The metric that has the time of that step, in nanoseconds."""
+    step_adapter: str
+    """The adapter whose batches the measured step consumes."""
 
 
 Row = dict[str, object]
@@ -166,6 +174,14 @@ class Suite(ABC):
     def adapter_reference(self, cell: Cell) -> str:
         """Return a cell's adapter as the command line takes it; override if it can be a file."""
         return cell.adapter
+
+    def code_of(self, record: Record) -> str:
+        """Return the lines of a user's program with a record's settings; empty if none are known.
+
+        Override in a suite with a `tuning`.
+        """
+        del record
+        return ""
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venvs of adapters by name; without names, of all that need no manual install.

@@ -48,7 +48,9 @@ def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last(
     ]
     assert all(len(row) == len(report.headings()) for row in rows)
     assert report.reaches
-    assert report.reason()[0].endswith("is at least 95 %, the least cost")
+    said = report.sentences[0]
+    assert said.startswith("b workers=2 keeps the accelerator busy for 96 % of its time")
+    assert "with the least cost, " in said
 
 
 def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
@@ -56,8 +58,7 @@ def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
     assert not report.reaches
     said = report.reason()
     assert said[0] == (
-        "none reaches fed share 95 %: this has the highest steps/s, and the accelerator waits 50 % "
-        "of its time"
+        "No setting feeds the accelerator for 95 % of its time; the best is b workers=1, with 50 %."
     )
     assert "the accelerator takes 1,000 steps/s, and gets 500 (50 %)" in said
     assert [line.split(":")[0].strip() for line in said[2:5]] == ["disk", "decode", "memory"]
@@ -76,7 +77,7 @@ def test_a_machine_whose_own_figures_are_high_enough_is_not_blamed():
 
 def test_where_nothing_could_be_measured_the_table_says_why():
     report = Choice(tuned((FAILED,)))
-    assert report.reason() == ("no candidate could be measured; the table says why",)
+    assert report.reason() == ("No candidate could be measured; the table says why.",)
     assert json.loads(report.to_json())["chosen"] is None
 
 

@@ -434,6 +434,21 @@ class Adapter:
         model = self.model(job.scenario)
         return Execution() if model is None or not job.workers else Execution(model, job.workers)
 
+    @classmethod
+    def code(cls, workers: int, prefetch: int, *, in_threads: bool) -> str:
+        """Return the lines of a user's program that set workers and prefetched batches.
+
+        Args:
+            workers: processes or threads; 0 for none.
+            prefetch: batches to prepare in advance, per worker where the library counts so.
+            in_threads: whether the workers are threads.
+
+        Returns:
+            Source code, to be shown by ``skymark tune``; empty where none is known.
+        """
+        del workers, prefetch, in_threads
+        return ""
+
     def shuffle_kind(self, job: LoadingJob) -> str:
         """Return the kind of shuffle of a job; override where format or options change it."""
         del job

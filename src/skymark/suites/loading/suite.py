@@ -17,7 +17,7 @@ from skymark.model.machine import Platform, Target
 from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
-from skymark.model.record import Cause, Cell, RoundResult, StabilityWarning
+from skymark.model.record import Cause, Cell, Record, RoundResult, StabilityWarning
 from skymark.model.venv import WORKER, VenvSpec
 from skymark.suite.contract import DeviceLibrary, Row, Suite, Tuning
 from skymark.suites.loading.adapter import Adapter
@@ -157,6 +157,14 @@ class LoadingSuite(Suite):
     def adapter_reference(self, cell: Cell) -> str:
         """Return the slug, ``slug@version`` or ``FILE.py:CLASS`` of a cell's adapter."""
         return reference_of(cell)
+
+    def code_of(self, record: Record) -> str:
+        """Return the lines of a user's program with a record's workers and prefetched batches."""
+        settings, _ = read_settings({**record.cell.settings, **record.cell.axes})
+        in_threads = str(record.conditions.get("execution", "")).endswith("threads")
+        return adapter_of(record.cell).code(
+            settings.workers, settings.prefetch, in_threads=in_threads
+        )
 
     def venvs(self, names: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venvs of adapters, or of all that install by themselves."""

@@ -178,4 +178,8 @@ TUNING = Tuning(
     points=points,
     efforts=efforts,
     ceilings="skymark.suites.loading.ceilings:ceilings",
+    data="data",
+    network="step",
+    step_metric="step_ns",
+    step_adapter="pytorch",
 )

@@ -308,6 +308,19 @@ class Grain(Adapter):
                 writer.write(pickle.dumps({"index": index, **element}))
             writer.close()
 
+    @classmethod
+    def code(cls, workers: int, prefetch: int, *, in_threads: bool) -> str:
+        """Return the options of a dataset that reads in threads or in processes."""
+        if in_threads or not workers:
+            ahead = workers * prefetch
+            read = f"grain.ReadOptions(num_threads={workers}, prefetch_buffer_size={ahead})"
+            return f"dataset.to_iter_dataset({read})"
+        return (
+            "dataset.to_iter_dataset(grain.ReadOptions(num_threads=0))"
+            f".mp_prefetch(grain.MultiprocessingOptions(num_workers={workers}, "
+            f"per_worker_buffer_size={prefetch}))"
+        )
+
     def execution(self, job: LoadingJob) -> Execution:
         """Return the processes that an option asks for, else those or the threads of the work."""
         if asked := processes_of(job):

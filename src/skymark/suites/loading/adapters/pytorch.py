@@ -243,6 +243,13 @@ class InDataLoader(Adapter):
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
 
+    @classmethod
+    def code(cls, workers: int, prefetch: int, *, in_threads: bool) -> str:
+        """Return the DataLoader with workers that live on from epoch to epoch."""
+        del in_threads
+        more = f", prefetch_factor={prefetch}, persistent_workers=True" if workers else ""
+        return f"torch.utils.data.DataLoader(..., num_workers={workers}{more})"
+
 
 @adapter
 class PyTorch(InDataLoader):

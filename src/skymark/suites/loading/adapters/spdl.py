@@ -256,6 +256,17 @@ class Spdl(Adapter):
     framework_platforms: ClassVar = frozenset({"gpu"})
     acceleration: ClassVar = TORCH_ON_GPUS
 
+    @classmethod
+    def code(cls, workers: int, prefetch: int, *, in_threads: bool) -> str:
+        """Return the pipeline of one process with its threads."""
+        if not in_threads:
+            return ""
+        threads = max(1, workers)
+        return (
+            f"PipelineBuilder().add_source(source).pipe(work, concurrency={threads})"
+            f".add_sink({prefetch}).build(num_threads={threads})"
+        )
+
     def execution(self, job: LoadingJob) -> Execution:
         """Return the processes or threads that an option asks for, else those of the work."""
         usual = super().execution(job).model

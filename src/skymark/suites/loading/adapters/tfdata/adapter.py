@@ -384,6 +384,14 @@ class TfData(Adapter):
     variables: ClassVar = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 
     @classmethod
+    def code(cls, workers: int, prefetch: int, *, in_threads: bool) -> str:
+        """Return a map with so many parallel calls, and the buffer of batches after it."""
+        del in_threads
+        if not workers:
+            return "dataset.map(work)"
+        return f"dataset.map(work, num_parallel_calls={workers}).prefetch({prefetch})"
+
+    @classmethod
     def format_for(cls, scenario: type[Scenario], axes: Mapping[str, Setting]) -> str:
         """Return memory for several sources: all records of a set are mixed in its files."""
         return (
