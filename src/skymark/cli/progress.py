@@ -37,12 +37,17 @@ class TimeLeftColumn(ProgressColumn):
     def __init__(self, expected_s: float) -> None:
         super().__init__()
         self._expected_s = expected_s
+        self._done = (-1.0, -1.0)
+        self._ends_s = 0.0
 
     def render(self, task: Task) -> Text:
-        """Return it as h:mm:ss."""
-        left_s = time_left_s(
-            self._expected_s, task.elapsed or 0.0, task.completed, task.total or 0.0
-        )
+        """Return it as h:mm:ss: foreseen anew after each round, and counted down meanwhile."""
+        elapsed_s, total = task.elapsed or 0.0, task.total or 0.0
+        if self._done != (task.completed, total):
+            self._done = (task.completed, total)
+            left_s = time_left_s(self._expected_s, elapsed_s, task.completed, total)
+            self._ends_s = elapsed_s + left_s
+        left_s = max(0.0, self._ends_s - elapsed_s)
         return Text(str(timedelta(seconds=round(left_s))), style="progress.remaining")
 
 

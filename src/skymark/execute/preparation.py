@@ -67,8 +67,8 @@ def _build_venvs(measurer: Measurer) -> None:
     for group, cells in groups.items():
         try:
             measurer.pythons[group] = interpreters.of_venv(suite.venv(cells[0]))
-        except VenvBuildError as error:
-            failed[group] = error
+        except VenvBuildError as fault:
+            failed[group] = fault
     offline = [group for group, error in failed.items() if error.is_offline]
     if offline and len(offline) == len(groups) and not measurer.open.records:
         adapters = ", ".join(dict.fromkeys(groups[group][0].adapter for group in offline))

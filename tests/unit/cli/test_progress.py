@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
+from rich.progress import Task, TaskID
 
-from skymark.cli.progress import ProgressObserver, time_left_s
+from skymark.cli.progress import ProgressObserver, TimeLeftColumn, time_left_s
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Cause, Cell, Record, Round, Status
 from skymark.report.standing import Standing
@@ -111,6 +112,21 @@ def test_the_time_left_is_the_estimate_at_first_and_the_pace_at_last():
     # Half of it took 100 s: half by the pace of 200 s, half by the estimate of 90 s.
     assert time_left_s(90.0, elapsed_s=100.0, completed=2, total=4) == (200.0 + 90.0) / 2 / 2
     assert time_left_s(90.0, elapsed_s=300.0, completed=4, total=4) == 0.0
+
+
+def test_the_time_left_is_counted_down_between_rounds():
+    now = [0.0]
+    column = TimeLeftColumn(expected_s=90.0)
+    task = Task(TaskID(0), "", 4, 0, _get_time=lambda: now[0])
+    task.start_time = 0.0
+    shown = []
+    for now[0] in (0.0, 30.0, 100.0):
+        shown.append(str(column.render(task)))
+    task.completed = 2  # in 100 s: half by the pace of 200 s, half by the estimate
+    shown += [str(column.render(task))]
+    now[0] = 160.0
+    shown += [str(column.render(task))]
+    assert shown == ["0:01:30", "0:01:00", "0:00:00", "0:01:12", "0:00:12"]
 
 
 def test_the_bar_grows_with_rounds_that_were_not_planned():
