@@ -153,6 +153,11 @@ def _what_would_decide(best: Sequence[Row], more_s: float | None, declaration: D
         return "Their figures are equal."
     if widest.relative_half_width is None:
         return "One round each says nothing of the error: run more rounds."
+    if widest.relative_half_width > 1:
+        return (
+            "Their 95 % intervals are wider than the figures themselves: use a quiet machine, or "
+            "more rounds."
+        )
     if more_s is None:
         return (
             f"Their 95 % intervals are up to {margin(widest)}: more rounds alone will not decide "

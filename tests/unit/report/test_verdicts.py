@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.record import Cause, Status
+from skymark.report import verdicts
 from skymark.report.verdicts import decided_in, told_of, verdicts_of
 from skymark.rundir.reader import open_run
 
@@ -56,10 +57,18 @@ def test_what_is_undecided_is_said_with_the_time_that_would_decide_it(verdict_on
     assert "would decide it" in found.sentences[1]
 
 
-def test_beyond_an_hour_a_quiet_machine_is_advised_in_place_of_minutes(verdict_on):
-    found = verdict_on(noise=3.0, count=4, numpy=1000, grain=1040)
-    assert found.more_s > 3600
-    assert found.sentences[1].endswith("use a quiet machine.")
+def test_intervals_wider_than_the_figures_are_not_told_in_percent(verdict_on):
+    found = verdict_on(noise=0.5, count=2, numpy=1000, grain=1040)
+    assert found.sentences[1].startswith("Their 95 % intervals are wider than the figures")
+
+
+def test_beyond_an_hour_a_quiet_machine_is_advised_in_place_of_minutes(verdict_on, monkeypatch):
+    noisy = {"noise": 0.3, "count": 5, "numpy": 1000, "grain": 1040}
+    minutes = verdict_on(**noisy)
+    assert "more minutes of rounds would decide it" in minutes.sentences[1]
+    monkeypatch.setattr(verdicts, "MOST_S", minutes.more_s - 1)
+    found = verdict_on(**noisy)
+    assert found.sentences[1].endswith("would decide it; use a quiet machine.")
     assert "minutes" not in found.sentences[1]
 
 
