@@ -114,7 +114,7 @@ def test_litdata_mixes_parquet_files_that_were_indexed_in_any_order(tmp_path):
     ("slug", "option", "execution", "scenarios"),
     [
         pytest.param(
-            *("grain", "grain_processes=3", "3 processes", ("NLP-2", "MIX-1", "PR-1", "PR-5")),
+            *("grain", "grain_processes=2", "2 processes", ("NLP-2", "MIX-1", "PR-1", "PR-5")),
             marks=marks_of("grain"),
         ),
         pytest.param(

@@ -22,14 +22,16 @@ pytestmark = pytest.mark.core
 README = Path(__file__).parents[2] / "README.md"
 SCENARIOS = ("CV-1", "TAB-1")
 ADAPTERS = ("numpy", "grain")
-FOUR = ("--profile", "ci_cpu", "--effort", "quick", "--scenarios", *SCENARIOS)
-FOUR = (*FOUR, "--adapters", *ADAPTERS)
+ROUNDS = 2
+"""Few: each round of Grain starts processes that import JAX."""
+FOUR = ("--profile", "ci_cpu", "--effort", "check", "--rounds", f"{ROUNDS}")
+FOUR = (*FOUR, "--scenarios", *SCENARIOS, "--adapters", *ADAPTERS)
 IDS = [f"loading.{scenario}.small.{adapter}" for scenario, adapter in product(SCENARIOS, ADAPTERS)]
 
 
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
-    """A run as a user starts it, in three rounds."""
+    """A run of a profile as a user starts it, in short rounds."""
     return run_in(tmp_path_factory.mktemp("four"), "run", *FOUR, "--json")
 
 
@@ -45,7 +47,7 @@ def arrived_of(ran: Ran, id: str, round: int, epoch: int | None = None) -> int:
 
 def took_too_long(wait_s, elements: int, batch_size: int, **_: object) -> bool:
     """Whether a warm-up epoch could be stopped: at its pace, all of it does not fit a round."""
-    limits = EFFORTS["quick"].limits
+    limits = EFFORTS["check"].limits
     batches, most_s = len(wait_s), 0.9 * limits["max_seconds"]
     if batches <= max(1, limits["verified_elements"] / batch_size):
         return wait_s.sum() > most_s
@@ -67,15 +69,15 @@ def test_the_run_ends_well_with_a_record_per_cell_and_a_finished_manifest(four):
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_each_record_is_ok_and_verified_in_three_rounds(four, id):
+def test_each_record_is_ok_and_verified_in_all_rounds(four, id):
     record = four.records[id]
     assert record.status is Status.OK, record.cause
-    assert len(record.rounds) == 3
+    assert len(record.rounds) == ROUNDS
     verification = record.verification
     assert verification.passed
-    arrived = np.array([arrived_of(four, id, number) for number in range(3)])
+    arrived = np.array([arrived_of(four, id, number) for number in range(ROUNDS)])
     assert verification.verified_elements == arrived.sum() > 0
-    warm_up = np.array([arrived_of(four, id, number, epoch=0) for number in range(3)])
+    warm_up = np.array([arrived_of(four, id, number, epoch=0) for number in range(ROUNDS)])
     assert verification.compared_elements >= np.minimum(warm_up, 256).sum() > 0
     assert verification.fields
     rate = record.metrics["samples_per_s"]
@@ -93,11 +95,11 @@ def test_each_record_has_raw_samples_that_give_its_figures_again(four, id):
     table = pq.read_table(four.output / "samples" / f"{id}.parquet")
     columns = {name: table[name].to_numpy() for name in table.column_names}
     timed = ~columns["warm_up"]
-    assert set(columns["round"]) == {0, 1, 2}
+    assert set(columns["round"]) == {*range(ROUNDS)}
     assert columns["warm_up"].any()
     assert timed.any()
     size = record.cell.specification["size"]
-    for number in range(3):
+    for number in range(ROUNDS):
         first = (columns["round"] == number) & (columns["epoch"] == 0)
         stopped = took_too_long(columns["wait_ns"][first] / 1e9, **size)
         assert stopped or columns["elements"][first].sum() == size["elements"]
@@ -226,3 +228,37 @@ def test_listings_are_json_where_asked(tmp_path, what):
     assert listed.status == 0
     assert json.loads(listed.stdout)
     assert listed.stderr == ""
+
+
+def test_the_output_directory_of_another_plan_is_refused(four):
+    arguments = ("--scenarios", "NLP-1", "--adapters", "numpy", "--rounds", "1")
+    ran = run_in(four.output.parent, "run", *arguments)
+    assert ran.status == 2
+    assert "holds another plan" in ran.stderr
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of small photographs, one folder per class."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for number in range(40):
+        path = tmp_path / "photos" / f"class-{number % 4}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 255, (40, 50, 3), np.uint8)).save(path)
+    return tmp_path / "photos"
+
+
+def test_a_folder_of_photos_is_measured_and_a_truncated_one_is_named(photos, tmp_path):
+    arguments = ("run", "--scenarios", "CV-1", "--adapters", "numpy", "--rounds", "1")
+    cache = {"SKYMARK_CACHE": str(tmp_path / "cache")}
+    ran = run_in(tmp_path, *arguments, "--data", "./photos", **cache)
+    assert ran.status == 0, ran.stderr
+    assert ran.records["loading.CV-1.small.numpy"].cell.specification["data"]
+
+    broken = photos / "class-1" / "13.jpg"
+    broken.write_bytes(broken.read_bytes()[:-200])
+    ran = run_in(tmp_path, *arguments, "--data", "./photos", "--resume", **cache)
+    assert ran.status == 2
+    assert "class-1/13.jpg" in ran.stderr

@@ -1,9 +1,25 @@
 """Bad input gets a clear error that says what to do, before anything is started."""
 
-import numpy as np
+from types import SimpleNamespace
+
 import pytest
 
-pytestmark = pytest.mark.core
+from skymark.cli.main import main
+
+
+@pytest.fixture
+def skymark(tmp_path, monkeypatch, capsys):
+    """Call a command in the test's directory; `run` is to write below ``out``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+    output = tmp_path / "out"
+
+    def call(command, *arguments):
+        place = ("--output", str(output)) if command == "run" else ()
+        status = main([command, *arguments, *place])
+        return SimpleNamespace(status=status, stderr=capsys.readouterr().err, output=output)
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -59,15 +75,6 @@ def test_a_file_that_is_no_dataset_is_refused_before_anything_starts(tmp_path, s
     assert not ran.output.exists()
 
 
-def test_the_output_directory_of_another_plan_is_refused(skymark):
-    assert (
-        skymark("run", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1").status == 0
-    )
-    ran = skymark("run", "--scenarios", "NLP-1", "--adapters", "numpy", "--rounds", "1")
-    assert ran.status == 2
-    assert "holds another plan" in ran.stderr
-
-
 def test_a_directory_that_is_no_run_is_refused(tmp_path, skymark):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("precious")
@@ -83,30 +90,3 @@ def test_a_file_in_place_of_the_output_directory_is_refused(tmp_path, skymark):
     assert ran.status == 2
     assert "is a file" in ran.stderr
     assert (tmp_path / "out").read_text() == "precious"
-
-
-@pytest.fixture
-def photos(tmp_path):
-    """A folder of small photographs, one folder per class."""
-    from PIL import Image
-
-    random = np.random.default_rng(0)
-    for number in range(40):
-        path = tmp_path / "photos" / f"class-{number % 4}" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 255, (40, 50, 3), np.uint8)).save(path)
-    return tmp_path / "photos"
-
-
-def test_a_folder_of_photos_is_measured_and_a_truncated_one_is_named(photos, tmp_path, skymark):
-    arguments = ("run", "--scenarios", "CV-1", "--adapters", "numpy", "--rounds", "1")
-    cache = {"SKYMARK_CACHE": str(tmp_path / "cache")}
-    ran = skymark(*arguments, "--data", "./photos", **cache)
-    assert ran.status == 0, ran.stderr
-    assert ran.records["loading.CV-1.small.numpy"].cell.specification["data"]
-
-    broken = photos / "class-1" / "13.jpg"
-    broken.write_bytes(broken.read_bytes()[:-200])
-    ran = skymark(*arguments, "--data", "./photos", "--resume", **cache)
-    assert ran.status == 2
-    assert "class-1/13.jpg" in ran.stderr
