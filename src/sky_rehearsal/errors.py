@@ -8,7 +8,7 @@ class RehearsalError(Exception):
 
 
 class UnfitError(RehearsalError):
-    """This machine cannot hold a simulated cloud, or the cloud was asked for the impossible."""
+    """This machine cannot hold a simulated cloud, or a request to the cloud is impossible."""
 
 
 class PortTakenError(RehearsalError):

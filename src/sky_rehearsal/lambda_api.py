@@ -76,7 +76,7 @@ class LambdaApi(ThreadingHTTPServer):
 
     @property
     def calls(self) -> list[Call]:
-        """Every request so far, oldest first."""
+        """All requests, oldest first."""
         with self._lock:
             return list(self._calls)
 
@@ -86,7 +86,7 @@ class LambdaApi(ThreadingHTTPServer):
             self._rate_limited = times
 
     def break_down(self, seconds: float) -> None:
-        """Answer every request with 500 for so long, for any path."""
+        """Answer every request with 500 for a time, for any path."""
         with self._lock:
             self._broken_until_s = time.time() + seconds
 
@@ -111,7 +111,7 @@ class LambdaApi(ThreadingHTTPServer):
             self._calls.append(call)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Talk TLS in the connection's own thread, so that no client holds up the others."""
+        """Talk TLS in the connection's own thread, so that no client delays another."""
         if self._tls is None:
             super().finish_request(request, client_address)
             return

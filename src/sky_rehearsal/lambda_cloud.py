@@ -221,12 +221,12 @@ class LambdaCloud:
     # The truth, whatever the API says.
 
     def instances(self) -> list[Instance]:
-        """Return the instances that are hired now, also those that are ending."""
+        """Return the hired instances, including ending instances."""
         with self._lock:
             return [one for one in self._instances.values() if one.ended_s is None]
 
     def bill(self) -> list[BillLine]:
-        """Return the cost of every instance so far: the seconds it lived times its price."""
+        """Return the cost of every instance: its seconds times its price."""
         now_s = self._clock()
         with self._lock:
             return [_bill_line(instance, now_s) for instance in self._instances.values()]
@@ -241,7 +241,7 @@ class LambdaCloud:
             raise RehearsalError(f"instance {id} is still there after {timeout_s:g} s")
 
     def close(self) -> None:
-        """End every machine, also those that refuse, and wait until all have gone."""
+        """End every machine, even against a simulated refusal, and wait until all are gone."""
         self._closing.set()
         with self._lock:
             left = self.instances()
@@ -281,7 +281,7 @@ class LambdaCloud:
         self._ignored_terminations = times
 
     def list_nothing(self, seconds: float) -> None:
-        """Have the API list no machine for so long; they stay hired."""
+        """Have the API list no machine for a time; the machines stay hired."""
         self._lists_nothing_until_s = self._clock() + seconds
 
     def set_price(self, type: str, hourly_price_usd: float) -> None:

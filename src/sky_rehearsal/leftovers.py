@@ -63,7 +63,7 @@ class Note:
         unfinished.rename(self.path)
 
     def give_up(self) -> None:
-        """Remove it, and those of its files that no other rehearsal has."""
+        """Remove the rehearsal, and its files unless another rehearsal uses them."""
         self.path.unlink(missing_ok=True)
         for file in set(self.files) - _owned():
             Path(file).unlink(missing_ok=True)
@@ -84,7 +84,7 @@ def note_rehearsal(
     Args:
         bridge: the name of its network bridge.
         directories: its own.
-        files: those that every rehearsal writes. Files from before any rehearsal stay.
+        files: files that every rehearsal writes. Files from before any rehearsal stay.
         changes: undoes the note, and the files unless another rehearsal runs.
     """
     owner, theirs = psutil.Process(), _owned()

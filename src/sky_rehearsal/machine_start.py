@@ -5,8 +5,8 @@ namespaces. The machine's disk is a file. Its root is that disk laid over this m
 directories, so changes of ``/etc`` or ``/usr`` stay in the machine. Home directories, ``/tmp``,
 ``/run`` and every other directory of this machine are hidden from it.
 
-It says ``made`` on standard output when the disk is ready, waits for a line on standard input
-that tells that its network interface is there, and says ``up`` before it serves.
+It prints ``made`` when the disk is ready. It waits for a line on standard input that announces its
+network interface, and prints ``up`` before it serves.
 
 Standard library only, all imported at the start: its root changes while it runs.
 """

@@ -1,4 +1,4 @@
-"""The first process of a namespace: runs one command, and ends with whoever started it.
+"""First process of a namespace: runs one command, and ends with its parent.
 
 Run by path as ``python namespace_keeper.py SPEC.json``, in namespaces that `unshare` made. When
 it ends, the kernel ends every process of the PID namespace and drops its mounts and network, so

@@ -75,7 +75,7 @@ class Namespaced:
         """End every process in the namespaces; safe to call again.
 
         Raises:
-            RehearsalError: one of them is still there after `GONE_TIMEOUT_S`.
+            RehearsalError: a process still runs after `GONE_TIMEOUT_S`.
         """
         self._hold_namespace()
         self._process.kill()

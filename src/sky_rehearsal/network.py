@@ -46,7 +46,7 @@ class Network:
         """Return an address that no machine had before.
 
         Raises:
-            RehearsalError: more than 253 machines were asked for.
+            RehearsalError: there are more than 253 machines.
         """
         with self._lock:
             address = next(self._hosts, None)

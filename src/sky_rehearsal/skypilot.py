@@ -1,7 +1,8 @@
 """SkyPilot in the simulated cloud: its API server, and the settings of its server and clients.
 
 The server's view of ``/etc/hosts`` sends the provider's name to the simulated cloud, whose
-certificate it trusts. So SkyPilot runs as it is, and cannot reach the real provider by mistake.
+certificate it trusts. Thus an unchanged SkyPilot runs, and cannot reach the real provider by
+mistake.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def started_api_server(
     """Return a running server, on another port if another process took the first.
 
     Args:
-        make: makes one for a port.
-        stack: ends it.
+        make: makes a server for a port.
+        stack: ends the server.
         find_port: finds a port.
 
     Raises:
@@ -156,7 +157,7 @@ def installed_skypilot(home: Path) -> Installed:
         home: the home directory that SkyPilot sees.
 
     Raises:
-        UnfitError: it is another SkyPilot than the one that is simulated for.
+        UnfitError: this version of SkyPilot is not supported.
     """
     asked = subprocess.run(
         [sys.executable, "-P", "-c", ASK],

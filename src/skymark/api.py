@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from skymark.suite.contract import Ceilings
 
     Observers = Callable[[float], AbstractContextManager[Observer]]
-    """Makes an observer of work that is expected to take so many seconds."""
+    """Makes an observer, given the expected seconds of the work."""
 
 TARGET = 0.95
-"""Share of its time that an accelerator is to be busy, unless told otherwise."""
+"""Default target of the share of time in which an accelerator is busy."""
 
 
 def plan(work: Work | Path) -> Plan:
@@ -80,24 +80,24 @@ def run(
 ) -> Run:
     """Measure a plan on this machine, one cell after another, and return the run.
 
-    Each adapter runs in a venv and a process of its own, and an oracle checks that all did the
-    same work. Each record is on disk before the next cell begins: after an interruption the same
-    call with ``resume`` goes on.
+    Each adapter runs in a venv and a process of its own, and an oracle checks that all did the same
+    work. Each record is on disk before the next cell begins. After an interruption, the same call
+    with ``resume`` continues the run.
 
     Args:
         work: a request, or a plan that `plan` made of one.
         results: the run's directory and stores; None for a new directory in ``results``.
-        observer: told of the progress.
-        retry: statuses whose cells are measured again when a run goes on.
+        observer: receives the progress.
+        retry: statuses whose cells are measured again when a run continues.
         part: the part of the plan to measure here; other machines measure the rest.
-        share: names of the groups of cells to take beside other processes with the same plan and
-            directory, empty for any group; None to measure the plan alone.
+        share: groups of cells to take beside other processes with the same plan and directory;
+            empty for any group, None to measure the plan alone.
         against: a git revision of skymark, measured in turn with the code here; its run is
             `Run.baseline`.
         own_venvs: give each adapter a venv of its own; else use the running interpreter's.
-        cache_policy: where the libraries keep what they fetch, as `skymark cache plan` has them:
-            ``auto``, ``per-job``, ``shared``, ``prebuilt``, ``parquet``, ``parquet+shared`` or
-            ``staggered``; None for where they keep it anyway.
+        cache_policy: policy of the libraries' caches, as in `skymark cache plan`: ``auto``,
+            ``per-job``, ``shared``, ``prebuilt``, ``parquet``, ``parquet+shared`` or ``staggered``;
+            None for the libraries' own defaults.
         cache_root: directory of those caches; None for skymark's own.
 
     Raises:
@@ -161,31 +161,31 @@ def tune(
     observers: Observers | None = None,
     own_venvs: bool = True,
 ) -> Choice:
-    """Find the library and the settings that keep an accelerator fed at the least CPU.
+    """Find the library and the settings that keep an accelerator busy with the least CPU.
 
     Many candidates are measured for a moment, the best third for longer, and so on; an oracle
-    checks all of them. Of those that keep the accelerator busy, the one that uses the least CPU is
-    chosen; where none does, the fastest. The outcome is in ``tune.json`` of the directory, beside a
-    run's directory for each rung. After an interruption the same call with ``resume`` goes on.
+    checks all of them. The result is the candidate that keeps the accelerator busy with the least
+    CPU. If no candidate keeps it busy, the result is the fastest. The directory has the result in
+    ``tune.json``, beside a run's directory for each rung. After an interruption, the same call with
+    ``resume`` continues.
 
     Args:
-        work: what all candidates share; a setting that it gives is not tuned. Its effort, by
-            default ``standard``, says how long the finalists are measured. Its setting ``step``
-            names a training step, such as ``resnet50``, that is measured first, in place of
-            `step_ms`.
+        work: the request that all candidates share; its settings are not tuned. Its effort, by
+            default ``standard``, applies to the finalists. Its setting ``step`` names a training
+            step, such as ``resnet50``, to measure first; it replaces `step_ms`.
         step_ms: milliseconds that the accelerator computes per batch.
         batch: elements of a batch; None for the scenario's.
-        target: the share of its time that the accelerator is to be busy, 0 to 1.
+        target: the share of time in which the accelerator should be busy, 0 to 1.
         grid: the values to try of each setting, in place of the usual ones.
         exhaustive: measure every candidate for as long as the finalists.
         runs: directories of runs, or of tunes, of the same work on other kinds of machines.
         results: the tune's directory; None for a new one in ``results``.
-        observers: makes an observer for each rung, of the seconds that it is expected to take.
+        observers: makes an observer for each rung, given its expected seconds.
         own_venvs: give each adapter a venv of its own; else use the running interpreter's.
 
     Raises:
         UsageError: the request cannot be carried out here; nothing was measured.
-        RunDirectoryError: the directory is another thing's, or cannot be written.
+        RunDirectoryError: the directory holds something else, or cannot be written.
         StorageFullError: the disk is full; the records so far are whole.
     """
     from skymark.cache.location import cache_directory
@@ -247,7 +247,7 @@ def tune(
 
 
 def _require_place_of_tune(path: Path, results: Results) -> None:
-    """Refuse a directory that is another thing's, or a tune's that is not to be continued."""
+    """Refuse a directory with other content, or with a tune that is not to be continued."""
     if results.stores:
         raise UsageError("the rungs of a tune go to no store; leave out --store")
     if (path / MANIFEST).exists():

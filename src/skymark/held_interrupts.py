@@ -1,4 +1,4 @@
-"""Ctrl-C and requests to terminate, held back while something must not be left half done."""
+"""Delay of Ctrl-C and requests to terminate during work that must not stop half done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Held:
-    """Whether somebody wants to interrupt."""
+    """Whether an interruption is pending."""
 
     def __init__(self) -> None:
         self.came = False

@@ -1,10 +1,10 @@
-"""Leases: named claims that one process at a time holds, and that others take over when it dies.
+"""Leases: named claims of one process at a time; another process takes over after its death.
 
-A lease is a file ``NAME.GENERATION`` in a directory that all share. It is made by an exclusive
-create, which is atomic on local disks and on NFS 3 and later, where ``flock`` may hold for one
-machine only. The holder touches it every few seconds. Who finds it untouched for a while, by its
-own clock, makes the next generation: that one counts from then on. A holder on this machine whose
-process is gone is not waited for.
+A lease is a file ``NAME.GENERATION`` in a shared directory. It is made by an exclusive create,
+which is atomic on local disks and on NFS 3 and later, where ``flock`` may hold for one machine
+only. The holder touches it every few seconds. A process that finds it untouched for a while, by its
+own clock, makes the next generation, which then counts. If the holder's process on this machine is
+gone, there is no wait.
 
 filelock 4.2 has leases, too. Its `SoftFileLease` never replaces a dead holder where the file system
 cannot exchange two names (NFS, SMB, Lustre). Its `SoftReadWriteLock` belongs to one user, and waits
@@ -29,7 +29,7 @@ BEAT_S = 5.0
 EXPIRY_S = 30.0
 """Without a touch, after which a holder counts as dead."""
 ABANDONED_S = 10 * EXPIRY_S
-"""The same, where one look must do: a disk that was away for a while makes none count as dead."""
+"""Expiry for a single look: longer, so that an unreachable disk makes no holder count as dead."""
 LARGEST_BYTES = 4096
 
 
@@ -39,7 +39,7 @@ class Tenant(Frozen):
     token: str
     """Of this one claim."""
     machine: str
-    """Host name and boot: processes of another one cannot be looked at."""
+    """Host name and boot; processes of another machine cannot be checked."""
     pid: int
     began_s: float
     """When the process began, in seconds since the epoch; a later one may have its number."""
@@ -122,7 +122,7 @@ class Lease:
 
     @property
     def is_held(self) -> bool:
-        """Whether it is still this process's: others may take it from one that stood still."""
+        """Whether this process still holds it: another may take it from a stalled process."""
         name, generation = _parts(self.path)
         claims = _claims(self.path.parent, name)
         return max(claims, default=0) == generation and Tenant.read(self.path) == self._tenant
@@ -164,7 +164,7 @@ class Leases:
             directory: shared by all that may take its leases.
             expiry_s: seconds without a touch after which a holder counts as dead.
             beat_s: seconds between two touches of a lease that is held here.
-            clock: of this process, in seconds; those of others are not asked.
+            clock: of this process, in seconds; no other clock counts.
         """
         self.directory = directory
         self._expiry_s = expiry_s
@@ -204,7 +204,7 @@ class Leases:
         return Lease(path, tenant, self._beat_s)
 
     def is_held(self, name: str) -> bool:
-        """Whether somebody alive holds a lease."""
+        """Return whether a live process holds a lease."""
         claims = _claims(self.directory, name)
         return bool(claims) and not self._is_dead(claims[max(claims)])
 
@@ -214,9 +214,9 @@ class Leases:
         return Tenant.read(claims[max(claims)]) if self.is_held(name) and claims else None
 
     def is_abandoned(self, name: str) -> bool:
-        """Whether nobody alive holds a lease, as can be told at first sight.
+        """Return whether no live process holds a lease, by a single look.
 
-        The time since its last touch is measured by the clock of the disk: that of a new file.
+        The time since its last touch is measured by the disk's clock, from a new file.
         """
         if not self.is_held(name):
             return True

@@ -57,10 +57,10 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 @contextmanager
 def named_by_user(path: Path, what: str = "a file in a directory") -> Iterator[None]:
-    """Explain a refused write to a place of the user's choice, and ask for another.
+    """Explain a refused write to a path of the user's choice.
 
     Raises:
-        UsageError: the write was refused; the message ends with the request to name `what`.
+        UsageError: the write was refused; the message asks for `what`.
     """
     try:
         yield
@@ -84,7 +84,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 OPENING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""A FIFO opened so does not wait for a writer; a link is refused."""
+"""Flags that open a FIFO without waiting for a writer, and fail on a link."""
 KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a directory",
@@ -120,7 +120,7 @@ def read_below(root: Path, path: str, *, largest: int = LARGEST_FILE_BYTES) -> b
 def read_regular(
     path: str | Path, *, largest: int = LARGEST_FILE_BYTES, through_links: bool = False
 ) -> bytes:
-    """Read a regular file; the directories on the way to it are taken as they are.
+    """Read a regular file; directories on the way may be links.
 
     Args:
         path: where it is.
@@ -188,7 +188,7 @@ def open_regular(path: str | Path, *, through_links: bool = False) -> int:
 
 
 def write_below(root: Path, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Write a file below a directory, whole or not at all; what is in its place is replaced.
+    """Write or replace a file below a directory, whole or not at all.
 
     Args:
         root: the directory; made if absent.

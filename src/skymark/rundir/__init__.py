@@ -1,1 +1,1 @@
-"""A run on disk: its layout, writer and reader."""
+"""Run on disk: layout, writer and reader."""

@@ -1,4 +1,4 @@
-"""The writer of a run's directory: each file is written whole or not at all."""
+"""Writer of a run's directory; it writes each file whole or not at all."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ NOT_REGULAR = "is no regular file"
 TOO_LARGE = f"is larger than {size_text(LARGEST_FILE_BYTES)}"
 
 Changed = Callable[[str, Sequence[str]], None]
-"""Is told which files were written or removed: the cell's id, or ``""``, and their paths."""
+"""Gets the paths of written or removed files, with the cell's id, or ``""`` without a cell."""
 
 
 class KeptRound(Frozen):
-    """One round of a cell that has no record yet, as it lies on disk."""
+    """Stored round of a cell without a record."""
 
     cell_hash: str
     hardware_key: str | None
@@ -56,7 +56,7 @@ class KeptRound(Frozen):
 
 
 class RunDirectory:
-    """One run's directory. Every write is a temporary file, an fsync and a rename."""
+    """Directory of one run. Every write is a temporary file, an fsync and a rename."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RunDirectory:
         Args:
             path: where it lies.
             hardware_key: of this machine; rounds measured on another are not continued.
-            changed: told after each write and removal.
+            changed: called after each write and removal.
             sample_columns: of the files of raw samples, as the suite declares them.
         """
         self.path = path
@@ -80,13 +80,13 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest, *, resume: bool) -> RunDirectory:
-        """Start a run's directory, or take up one of the same plan.
+        """Start a run's directory, or continue a run of the same plan.
 
-        A run that is continued on other hardware, or with other stores, says so in its manifest.
+        The manifest lists other hardware and other stores of a continued run.
 
         Raises:
-            RunDirectoryError: it holds another plan, or this plan without `resume`, or cannot be
-                written.
+            RunDirectoryError: it holds another plan, or this plan without `resume`, or is not
+                writable.
         """
         declared = manifest.declaration.sample_columns
         run = cls(path, manifest.machine.hardware_key, sample_columns=declared)
@@ -111,7 +111,7 @@ class RunDirectory:
         """Read the manifest.
 
         Raises:
-            RunDirectoryError: there is none, or it is damaged.
+            RunDirectoryError: the manifest is absent or damaged.
         """
         return read_manifest(self.path)
 
@@ -121,13 +121,13 @@ class RunDirectory:
         self.changed("", [MANIFEST])
 
     def write_sums(self, damaged: Collection[str] = ()) -> None:
-        """Write the digests of all files, for ``sha256sum --check`` and for whoever fetches.
+        """Write the digests of all files, for ``sha256sum --check`` and for readers of stores.
 
         A file that is too large has none.
 
         Args:
-            damaged: paths that keep the digest they had, or have none: theirs is not the content
-                that was measured.
+            damaged: paths whose content is not the measured one; they keep their old digest, if
+                any.
         """
         known = {}
         if damaged:
@@ -143,7 +143,7 @@ class RunDirectory:
         self.changed("", [SUMS])
 
     def files(self) -> list[str]:
-        """Return the paths of the run's files that can be taken, the manifest first."""
+        """Return the paths of the run's valid files, the manifest first."""
         return [path for path, fault in self.entries() if fault is None]
 
     def oversized(self) -> list[str]:
@@ -151,7 +151,7 @@ class RunDirectory:
         return [path for path, fault in self.entries() if fault == TOO_LARGE]
 
     def entries(self) -> list[tuple[str, str | None]]:
-        """Return what has the path of a run's file, with the reason why it cannot be taken."""
+        """Return the entries at paths of run files, each with the reason if it is unusable."""
         found = [
             (f"{folder}/{name}", _fault(entry))
             for folder in FOLDERS
@@ -166,7 +166,7 @@ class RunDirectory:
         return [*heads, *sorted(found)]
 
     def log_path(self, cell: Cell) -> Path:
-        """Return where a cell's output goes."""
+        """Return the path of a cell's log."""
         return self.path / "logs" / f"{cell.id}.log"
 
     def open_log(self, cell: Cell) -> Path:
@@ -185,11 +185,11 @@ class RunDirectory:
         self._write(f"logs/{cell.id}.log", text.encode())
 
     def record_path(self, cell: Cell) -> Path:
-        """Return where a cell's record goes."""
+        """Return the path of a cell's record."""
         return self.path / "records" / f"{cell.id}.json"
 
     def samples_path(self, cell: Cell) -> Path:
-        """Return where a cell's raw samples go."""
+        """Return the path of a cell's raw samples."""
         return self.path / "samples" / f"{cell.id}.parquet"
 
     def result_paths(self, cell: Cell) -> tuple[str, str]:
@@ -212,11 +212,11 @@ class RunDirectory:
         return sha256(samples).hexdigest() == record.samples_sha256
 
     def write_record(self, record: Record, rounds: Sequence[RoundResult] = ()) -> Record:
-        """Write a finished cell: its raw samples first, then its record; drops the rounds.
+        """Write a finished cell: its raw samples first, then its record; drop the rounds.
 
-        Samples of an earlier record of the cell are replaced, or removed where there are no rounds.
-        Where another run writes the same cell at the same time, as on a file system without locks,
-        the two are written again until a record and its own samples lie there, whosever they are.
+        Samples of an earlier record are replaced, or removed without rounds. On a file system
+        without locks, another run may write the same cell at the same time. Then both files are
+        written again until a record matches its samples, from either run.
 
         Returns:
             The record as written, with its samples' digest and this machine's hardware.
@@ -240,10 +240,10 @@ class RunDirectory:
         return record
 
     def take_record(self, source: RunDirectory, cell: Cell) -> Record | None:
-        """Take a cell's record from another run that measured the same cell, with its files.
+        """Copy a cell's record and files from another run that measured the same cell.
 
         Returns:
-            The record; None where the other run has none that is whole and ended well.
+            The record; None if the other run has no intact record that ended well.
         """
         record = source.record(cell)
         if record is None or record.status.is_bad:
@@ -257,13 +257,13 @@ class RunDirectory:
         return record
 
     def rewrite_record(self, record: Record) -> None:
-        """Write the record of a finished cell with something that became known later."""
+        """Rewrite the record of a finished cell with later information."""
         path = f"records/{record.cell.id}.json"
         self._write(path, sealed(record))
         self.changed(record.cell.id, [path])
 
     def write_round(self, cell: Cell, result: RoundResult, versions: dict[str, str]) -> None:
-        """Keep one round of an unfinished cell, so that an interrupted run repeats little."""
+        """Store a round of an unfinished cell, so that an interrupted run repeats little."""
         kept = KeptRound(
             cell_hash=cell.hash, hardware_key=self.hardware_key, versions=versions, result=result
         )
@@ -272,9 +272,9 @@ class RunDirectory:
         self.changed(cell.id, [path])
 
     def rounds(self, cell: Cell) -> Iterator[tuple[RoundResult, dict[str, str]]]:
-        """Yield the rounds kept of an unfinished cell, measured on this hardware, with versions.
+        """Yield the stored rounds of an unfinished cell on this hardware, with versions.
 
-        They come in the order in which they were measured; damaged ones are left out.
+        They come in the order of measurement; damaged rounds are skipped.
         """
         paths = [path for path in self._round_files(cell) if path.stem.isdecimal()]
         for path in sorted(paths, key=lambda path: int(path.stem)):
@@ -294,7 +294,7 @@ class RunDirectory:
         return list(self._rounds_path(cell).glob("*.json"))
 
     def _write_samples(self, cell: Cell, data: bytes | None) -> None:
-        """Write a cell's file of raw samples, or remove it where there are none."""
+        """Write a cell's file of raw samples, or remove it without samples."""
         path = f"samples/{cell.id}.parquet"
         if data is not None:
             self._write(path, data)
@@ -305,7 +305,7 @@ class RunDirectory:
     def _write(self, target: str, data: bytes) -> None:
         with explained(self.path / target):
             for _ in range(WRITES - 1):
-                # Another run that ended the cell may have removed the directory meanwhile.
+                # Another run that finished the cell may have removed the directory.
                 with contextlib.suppress(FileNotFoundError):
                     write_below(self.path, target, data)
                     return
@@ -313,36 +313,35 @@ class RunDirectory:
 
 
 def _fault(entry: os.DirEntry[str]) -> str | None:
-    """Return why a file cannot be taken; None for one that can."""
+    """Return the reason why a file is unusable; None for a valid file."""
     if not entry.is_file(follow_symlinks=False):
         return NOT_REGULAR
-    with contextlib.suppress(FileNotFoundError):  # whoever reads it sees that
+    with contextlib.suppress(FileNotFoundError):  # its reader reports the error
         if entry.stat(follow_symlinks=False).st_size > LARGEST_FILE_BYTES:
             return TOO_LARGE
     return None
 
 
 def parse_round(data: bytes) -> KeptRound:
-    """Read one kept round.
+    """Read one stored round.
 
     Raises:
-        ValueError: it is none, or not what its own digest says.
+        ValueError: it is no round, or its digest does not match.
     """
     return KeptRound.model_validate_json(unsealed(data))
 
 
 def require_same_plan(theirs: Manifest, ours: Manifest, place: str, *, resume: bool) -> None:
-    """Refuse a run of another plan or comparison, or one that is not to be continued.
+    """Refuse an existing run of another plan or comparison, or without `resume`.
 
     Args:
-        theirs: the manifest of the run that is there.
-        ours: the manifest of the run as it would begin now.
-        place: where it is: a directory or a store's address.
-        resume: whether a run of this plan is to be continued.
+        theirs: manifest of the existing run.
+        ours: manifest of the new run.
+        place: location of the existing run, for messages: a directory or a store's address.
+        resume: whether to continue a run of this plan.
 
     Raises:
-        RunDirectoryError: it holds another plan, or this one without `resume`, or is compared with
-            something else.
+        RunDirectoryError: it holds another plan or comparison, or this plan without `resume`.
     """
     if theirs.plan_hash != ours.plan_hash:
         differs = difference(theirs.plan, ours.plan)
@@ -370,12 +369,12 @@ def _part_in_words(manifest: Manifest) -> str:
 
 
 def _may_be_left(entry: Path) -> bool:
-    """Whether a run that was killed before it had a manifest leaves such a thing."""
+    """Return whether a run that was killed before its manifest can leave this entry."""
     return entry.name.startswith(LOCK) or (entry.name.startswith(".") and entry.suffix == PART)
 
 
 def _continuation(begun: Manifest, now: Manifest) -> Manifest:
-    """Return the manifest of a run that goes on: with this machine, and with today's stores."""
+    """Return the manifest of a continued run, with this machine and the current stores."""
     known = {one.hardware_key for one in (begun.machine, *begun.continued_on)}
     here = now.machine
     machines = () if here.hardware_key in known else (here,)

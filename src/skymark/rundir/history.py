@@ -1,9 +1,8 @@
 """Wall time of earlier runs per cell, round and start of a process, read from their records.
 
-Rounds of many cells interleave and run one at a time, so the time from a round's start to the start
-of the next, whichever cell's that is, is the round's: warm-up, verification and writing
-included, which are no part of the time that a record has. Where several machines shared a run,
-rounds overlap, and that cannot be told.
+Rounds of many cells run one at a time. So the time from a round's start to the next start, of any
+cell, belongs to the round. It includes warm-up, verification and writing, which a record's time
+does not. Rounds of a run on several machines overlap, so this time is unknown.
 """
 
 from __future__ import annotations
@@ -24,37 +23,36 @@ from skymark.model.record import Record, Round, Status
 from skymark.rundir.reader import open_run, read_manifest
 
 LONGEST_PAUSE_S = 60.0
-"""A round that seems to have taken longer than its limit and this was followed by a pause, such as
-an interruption of the run."""
+"""Slack over a round's limit; more time means a pause, such as an interruption of the run."""
 
 
 SHARED_FACTOR = 3.0
-"""A round's time over its set-up and timed part, where rounds overlap: 26.9 s to 9.2 s in a run of
-effort quick (docs/cost.md), less in longer ones."""
+"""Ratio of a round's time to its set-up and timed part, for overlapping rounds: 26.9 s to 9.2 s in
+a run of effort quick (docs/cost.md), less in longer runs."""
 
 
 class PastCell(Frozen):
-    """One cell in one earlier run."""
+    """Times of one cell in one earlier run."""
 
     rounds: int
     round_s: float
-    """Wall time of one round, on average; the start of the process is not in it."""
+    """Mean wall time of a round, without the start of the process."""
     timed_s: float
-    """The part of it that was measured."""
+    """The timed part of it."""
 
 
 class PastRun(Frozen):
-    """One earlier run."""
+    """Times of one earlier run."""
 
     profile: str
     effort: Effort
     created_at: datetime
     rounds: int
-    """Most rounds that one of its cells had."""
+    """Largest number of rounds of a cell."""
     cells: Mapping[str, PastCell]
-    """By cell hash; only those that came to a good end."""
+    """Times by cell hash, of cells that ended well."""
     start_s: Mapping[str, float]
-    """Time to end one process and start that of a group, by group."""
+    """Time to end one process and start the next, by its group."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +61,15 @@ class _TimedRound:
     summary: Round
     group: str
     took_s: float
-    """Until the next round began."""
+    """Time until the next round began."""
     last_of_process: bool
 
 
 def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
     """Return the times of a run; None if nothing was measured.
 
-    The last round of a process is followed by the start of another. Of that time, what the round
-    would have taken by the ratio of the others' is its own; the rest is the start's.
+    The start of another process follows the last round of a process. That round gets the time that
+    the mean ratio of earlier rounds predicts, and the start gets the rest.
     """
     rounds = list(_rounds(manifest, list(records)))
     if not rounds:
@@ -105,7 +103,7 @@ def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
 
 
 def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_TimedRound]:
-    """Yield the rounds in the order in which they ran, with the time of each."""
+    """Yield the rounds in order of their start, with the time of each."""
     in_order = sorted(
         ((summary.started_at, record, summary) for record in records for summary in record.rounds),
         key=lambda entry: entry[0],
@@ -146,20 +144,20 @@ def _mean(values: list[float]) -> float:
 
 
 def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tuple[PastRun, ...]:
-    """Return the runs in a directory that have a cell of a plan; none if there is no directory.
+    """Return the runs in a directory that have a cell of a plan; none without a directory.
 
-    What cannot be read is passed over: it is only a better guess. So is what was rehearsed: a
-    simulated machine is no faster than the one that simulates it. So are sides of a comparison in
-    pairs: between two rounds of one lies a round of the other.
+    Unreadable runs are skipped, because they only improve an estimate. Rehearsed runs are skipped,
+    because a simulated machine is no faster than its host. Comparisons in pairs are skipped,
+    because rounds of two runs alternate.
 
     Args:
         directory: of runs.
-        plan: whose cells are looked for.
-        latest: look into so many runs at most, those whose names come last; None for all.
+        plan: the plan to estimate.
+        latest: largest number of runs to read, last names first; None for all.
     """
     found: list[PastRun] = []
     paths = sorted(directory.glob("*/manifest.json"), reverse=True)
-    # To hash ten thousand cells takes a good part of a second, and there is mostly nothing to find.
+    # Hashing ten thousand cells takes a good part of a second, mostly without a match.
     wanted = {planned.cell.hash for planned in plan.runnable} if paths else set()
     for path in paths[:latest]:
         try:

@@ -1,4 +1,4 @@
-"""Layout of a run: the names of its files and directories, and the paths that a run may have."""
+"""Layout of a run: names of its files and directories, and allowed paths."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RUN_FILE = re.compile(
     rf"|logs/{_NAME}\.log|rounds/{_NAME}/\d{{1,6}}\.json",
     re.ASCII,
 )
-"""The paths that a run may have, relative to its directory."""
+"""Allowed paths of a run, relative to its directory."""
 
 MOST_FILES = 500_000
 MOST_BYTES = 50 << 30
-"""Bounds of a whole run; a larger one is refused."""
+"""Bounds of a whole run; larger runs are not read."""
 
 
 def new_run_id(profile: str, now: datetime) -> str:
-    """Return an id for a run that begins, which no other run has: time, profile, chance.
+    """Return a unique id for a new run: time, profile and a random part.
 
     Args:
         profile: its name or its file.
@@ -39,7 +39,7 @@ def new_run_id(profile: str, now: datetime) -> str:
 
 
 def cell_of(path: str) -> str:
-    """Return the id of the cell whose file it is; ``""`` for a file of the whole run."""
+    """Return the id of a file's cell; ``""`` for a file of the whole run."""
     folder, slash, rest = path.partition("/")
     if not slash:
         return ""

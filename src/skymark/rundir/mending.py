@@ -1,6 +1,6 @@
-"""Damage of a run's files, found by their digests, and its mending before a run goes on.
+"""Damage of a run's files, detected by digests, and its repair before a run continues.
 
-A cell whose record is not there any more is measured again.
+A cell without a record is measured again.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from skymark.rundir.layout import MANIFEST, SUMS, cell_of
 from skymark.rundir.reader import parsed_manifest, read_manifest, read_record, read_sums
 
 ASIDE = ".damaged"
-"""Suffix of a file that was set aside: it is none of the run's any more."""
+"""Suffix of a damaged file that no longer belongs to the run."""
 
 
 def mend(path: Path, manifest: Manifest, damaged: Mapping[str, str]) -> Iterator[str]:
-    """Make a run's directory one that can be continued; yields what was done, in words.
+    """Repair a run's directory, so that the run can continue; yield each repair in words.
 
     Args:
         path: the run's directory.
-        manifest: of the run as it would begin here, with the plan that is to go on.
-        damaged: files that are not as they were written, with the reasons.
+        manifest: manifest of a new run of this plan on this machine.
+        damaged: damaged files, with the reasons.
 
     Raises:
-        RunDirectoryError: the manifest is lost, and what is there belongs to another plan.
+        RunDirectoryError: the manifest is lost, and the files belong to another plan.
         StorageFullError: a file cannot be renamed or written.
     """
     run = RunDirectory(path)
@@ -54,7 +54,7 @@ def mend(path: Path, manifest: Manifest, damaged: Mapping[str, str]) -> Iterator
 
 
 def _lacks_manifest(run: RunDirectory) -> bool:
-    """Whether there is a run whose manifest is damaged or lost."""
+    """Return whether there is a run with a damaged or lost manifest."""
     try:
         read_manifest(run.path)
     except DamagedManifestError:
@@ -65,10 +65,10 @@ def _lacks_manifest(run: RunDirectory) -> bool:
 
 
 def require_records_of(run: RunDirectory, manifest: Manifest) -> list[Record]:
-    """Return the records that can be read, all of them of this plan.
+    """Return the readable records, all of this plan.
 
     Raises:
-        RunDirectoryError: a file is of a cell that the plan has not, or has otherwise.
+        RunDirectoryError: a file belongs to a cell that the plan lacks or specifies differently.
     """
     records: list[Record] = []
     hashes = {id: cell.hash for id, cell in manifest.cells.items()}
@@ -107,11 +107,11 @@ def _set_aside(directory: Path, path: str) -> None:
 
 
 def damages(directory: Path) -> dict[str, str]:
-    """Return the paths of a run's files that are not as they were written, each with the reason.
+    """Return the paths of a run's damaged files, each with the reason.
 
-    Manifest, records and rounds have digests of their own, and a record that of its samples. The
-    others are compared with the digests that the run made at its end, where there are any. A record
-    and its samples are whole or damaged together.
+    Manifest, records and rounds contain their own digest, and a record its samples' digest. All
+    other files are compared with the digests from the end of the run, if there are any. A record
+    and its samples are valid or damaged together.
     """
     sums, found = _sums(directory)
     entries = RunDirectory(directory).entries()
@@ -129,7 +129,7 @@ def damages(directory: Path) -> dict[str, str]:
 
 
 def damaged_logs(directory: Path) -> dict[str, str]:
-    """Return the same of logs alone, which no record vouches for."""
+    """Return the damaged logs, which no record has a digest of."""
     sums, _ = _sums(directory)
     return {
         path: reason
@@ -139,7 +139,7 @@ def damaged_logs(directory: Path) -> dict[str, str]:
 
 
 def _sums(directory: Path) -> tuple[Mapping[str, str], dict[str, str]]:
-    """Return the run's list of digests, and what is wrong with it."""
+    """Return the run's list of digests, and its fault."""
     try:
         return read_sums(directory), {}
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def _sums(directory: Path) -> tuple[Mapping[str, str], dict[str, str]]:
 def _fault(
     directory: Path, path: str, sums: Mapping[str, str], samples: dict[str, str]
 ) -> str | None:
-    """Return what is wrong with a regular file, or None; notes the digest of a record's samples."""
+    """Return the fault of a regular file, or None; store the digest of a record's samples."""
     try:
         data = read_below(directory, path)
         if path == MANIFEST:

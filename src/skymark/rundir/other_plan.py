@@ -1,4 +1,4 @@
-"""What makes one plan another, in words, for whoever has to find the options that made it."""
+"""Differences of two plans in words, to help the user find the options of the first."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pydantic import JsonValue
 from skymark.model.plan import Plan
 
 NAMED = 3
-"""Differences, or names in one of them, that are shown before the rest is only counted."""
+"""Most differences, or names in a difference, that are shown; the rest is counted."""
 LONGEST_VALUE = 40
 
 
 def difference(theirs: Plan, ours: Plan) -> str:
-    """Describe what two plans with different hashes do not share.
+    """Describe the differences of two plans with different hashes.
 
     Args:
-        theirs: the plan of the run that is there.
-        ours: the plan as it was made now.
+        theirs: plan of the existing run.
+        ours: the new plan.
 
     Returns:
-        Such as ``adapters: numpy only there, grain only here``; empty where nothing tells.
+        Such as ``adapters: numpy only there, grain only here``; empty if no difference is found.
     """
     return "; ".join(_few([*_names(theirs, ours), *_efforts(theirs, ours), *_cells(theirs, ours)]))
 
 
 def _names(theirs: Plan, ours: Plan) -> Iterator[str]:
-    """Yield the adapters and scenarios that only one has, or else how it combines them."""
+    """Yield the adapters and scenarios of only one plan, or else of its combinations."""
     there, here = ([planned.cell for planned in plan.cells] for plan in (theirs, ours))
     told = [
         *_only("adapters", {cell.adapter for cell in there}, {cell.adapter for cell in here}),
@@ -44,7 +44,7 @@ def _only(kind: str, there: set[str], here: set[str]) -> Iterator[str]:
 
 
 def _efforts(theirs: Plan, ours: Plan) -> Iterator[str]:
-    """Yield the names of two efforts, or what differs within those of one name."""
+    """Yield the names of two efforts, or the differences of efforts with the same name."""
     there, here = theirs.effort, ours.effort
     if there.name != here.name:
         yield f"effort is {there.name} there and {here.name} here"
@@ -54,7 +54,7 @@ def _efforts(theirs: Plan, ours: Plan) -> Iterator[str]:
 
 
 def _cells(theirs: Plan, ours: Plan) -> Iterator[str]:
-    """Yield what differs in cells of one id, each difference once."""
+    """Yield the differences of cells with the same id, each once."""
     there = {planned.cell.id: planned.cell for planned in theirs.cells}
     found: dict[str, None] = {}
     for planned in ours.cells:
@@ -69,7 +69,7 @@ def _cells(theirs: Plan, ours: Plan) -> Iterator[str]:
 def _values(
     path: str, there: Mapping[str, JsonValue], here: Mapping[str, JsonValue]
 ) -> Iterator[str]:
-    """Yield each value of nested JSON objects that is not the same."""
+    """Yield each different value of nested JSON objects."""
     for name in sorted(there.keys() | here.keys()):
         one, other = there.get(name), here.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
@@ -84,6 +84,6 @@ def _short(value: JsonValue) -> str:
 
 
 def _few(names: Sequence[str]) -> list[str]:
-    """Return the first names, and how many more there are."""
+    """Return the first names, and the number of further names."""
     more = len(names) - NAMED
     return [*names[:NAMED], *([f"{more} more"] if more > 0 else [])]

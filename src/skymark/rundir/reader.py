@@ -1,4 +1,4 @@
-"""The one reader of a run's directory: whole, interrupted, or partly damaged. Reads data only."""
+"""Reader of a run's directory: whole, interrupted, or partly damaged. It executes nothing."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 
 @dataclass(frozen=True)
 class Run:
-    """A run as it lies on disk."""
+    """Run on disk."""
 
     directory: Path
     manifest: Manifest
     records: tuple[Record, ...]
-    """In the plan's order."""
+    """Records in the plan's order."""
     problems: tuple[str, ...] = ()
     """Files that could not be read, and why."""
 
     @property
     def declaration(self) -> Declaration:
-        """The metrics of the run, and how they are shown."""
+        """The metrics of the run, and their display."""
         return self.manifest.declaration
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is the side of a comparison in pairs that ran the code of an earlier day."""
+        """Whether it is the baseline of a comparison in pairs."""
         return self.manifest.duet is not None and self.manifest.duet.side == "baseline"
 
     @cached_property
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def counts(self) -> dict[Status, int]:
-        """Records by status, in the order of `Status`; those that did not occur are left out."""
+        """Number of records by status that occurred, in the order of `Status`."""
         found = Counter(record.status for record in self.records)
         return {status: found[status] for status in Status if found[status]}
 
@@ -80,16 +80,14 @@ class Run:
 
 
 def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
-    """Open a run directory.
-
-    Records that cannot be read are listed as problems; the others stand.
+    """Open a run directory. Unreadable records become problems; the rest stays valid.
 
     Args:
-        directory: where it lies.
-        known: records that need no reading, because they were just written or read there.
+        directory: the run's directory.
+        known: records that were just written or read there.
 
     Raises:
-        RunDirectoryError: it is no run directory, its manifest is damaged, or another
+        RunDirectoryError: it is no run directory, its manifest is damaged, or another version of
             skymark made it.
     """
     manifest = read_manifest(directory)
@@ -118,13 +116,13 @@ def each_record(
     *,
     skipped: Container[str] = (),
 ) -> Iterator[tuple[Path, Content]]:
-    """Yield the files of a run's records in order, with what is in them.
+    """Yield the files of a run's records in order, with their content.
 
     Args:
         directory: the run's.
-        read: reads a file; raises `OSError` or `ValueError` where it cannot.
-        problems: gets what could not be read, and why.
-        skipped: names, without suffix, of files that need no reading; may grow meanwhile.
+        read: reads a file, or raises `OSError` or `ValueError`.
+        problems: gets each unreadable file, with the reason.
+        skipped: names, without suffix, of files to skip; may grow meanwhile.
     """
     try:
         files = record_files(directory)
@@ -151,7 +149,7 @@ def record_files(directory: Path) -> list[Path]:
         OSError: their directory may not be read, or is a link.
     """
     require_plain_folders(directory, "records/*.json")
-    # By their names, which is many times quicker than by paths.
+    # Sorting names is many times quicker than sorting paths.
     return sorted((directory / "records").glob("*.json"), key=lambda file: file.name)
 
 
@@ -182,11 +180,11 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def parsed_manifest(data: bytes, place: str) -> Manifest:
-    """Return the manifest that a file holds, wherever it was read.
+    """Return the manifest in a file's content.
 
     Args:
         data: the file's content.
-        place: where it was read; for messages.
+        place: path or address of the file, for messages.
 
     Raises:
         DamagedManifestError: it is damaged; the message says how it is recovered.
@@ -211,12 +209,12 @@ def read_record(path: Path) -> Record:
 
 
 def read_sums(directory: Path) -> dict[str, str]:
-    """Read the digests of a run's files, as they were when it ended, by path.
+    """Read the digests of a run's files at its end, by path.
 
     Raises:
-        FileNotFoundError: there are none: the run has not ended.
-        OSError: they may not be read.
-        ValueError: a line is none of a digest and a path that a run has.
+        FileNotFoundError: there are none, because the run has not ended.
+        OSError: they are unreadable.
+        ValueError: a line is not a digest with an allowed path.
     """
     found = {}
     for line in read_regular(directory / SUMS).decode("ascii").splitlines():
@@ -228,7 +226,7 @@ def read_sums(directory: Path) -> dict[str, str]:
 
 
 class CellHead(BaseModel):
-    """The part of a cell that its id is made of."""
+    """Part of a cell that defines its id."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -240,12 +238,12 @@ class CellHead(BaseModel):
 
     @property
     def id(self) -> str:
-        """As of the whole cell."""
+        """Id of the whole cell."""
         return id_of(self.suite, self.scenario, self.variant, self.axes, self.adapter)
 
 
 class RecordHead(BaseModel):
-    """The part of a record that says what became of its cell."""
+    """Part of a record with the outcome of its cell."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -259,7 +257,7 @@ class RecordHead(BaseModel):
 
 @dataclass(frozen=True)
 class Heads:
-    """A run with the heads of its records."""
+    """Run with the heads of its records."""
 
     directory: Path
     manifest: Manifest
@@ -294,7 +292,7 @@ def open_heads(directory: Path) -> Heads:
 
 
 def read_head(path: Path) -> RecordHead:
-    """Read the head of one record; one that is not as it should be is read whole, to say why.
+    """Read the head of one record; read an invalid record whole to explain the fault.
 
     Raises:
         OSError: there is none, or it may not be read.

@@ -1,4 +1,4 @@
-"""A record as one flat row, and a cell's raw samples: every value of every round, as Parquet."""
+"""Record as one flat row, and a cell's raw samples of every round as Parquet."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def columns_of(declaration: Declaration) -> dict[str, type]:
 
 
 def names_of_metric(metric: Metric) -> tuple[str, ...]:
-    """Return the columns of a metric: its value and, where it has an interval, the bounds."""
+    """Return the columns of a metric: its value and the bounds of its interval, if any."""
     if metric.pooled or metric.scale == "exact":
         return (metric.name,)
     return (metric.name, f"{metric.name}_low", f"{metric.name}_high")
@@ -130,7 +130,7 @@ HOUR_S = 3600
 
 
 def rate_of(declaration: Declaration) -> Metric | None:
-    """Return the metric that counts what is done per second: the primary one, else the first."""
+    """Return the metric of throughput: the primary metric, else the first rate."""
     primary = declaration.primary_metric
     return next(
         (one for one in (primary, *declaration.shared) if one.unit == PER_SECOND),
@@ -141,7 +141,7 @@ def rate_of(declaration: Declaration) -> Metric | None:
 def price_per_million_usd(
     record: Record, declaration: Declaration, hourly_price_usd: float | None
 ) -> float | None:
-    """Return what the machine costs while a million samples are made at the record's rate.
+    """Return the machine's cost per million samples at the record's rate.
 
     Args:
         record: of any status.
@@ -149,7 +149,7 @@ def price_per_million_usd(
         hourly_price_usd: of the machines that measured, together.
 
     Returns:
-        US dollars; None where the price is not known or the record has no rate.
+        US dollars; None if the price is unknown or the record has no rate.
     """
     rate = rate_of(declaration)
     figure = None if rate is None else record.metrics.get(rate.name)
@@ -159,7 +159,7 @@ def price_per_million_usd(
 
 
 MOST_ROWS = 20_000_000
-"""Samples of one cell that are read; a file of few bytes may claim any number."""
+"""Most samples of one cell to read; a file of few bytes may claim any number."""
 
 
 def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType]) -> bytes:
@@ -201,8 +201,7 @@ def read_samples(
         columns: their names.
 
     Returns:
-        One array of float64 per column, all rounds one after another, truth as 1; None where no
-        samples were kept.
+        One array of float64 per column, all rounds in sequence, true as 1; None without samples.
 
     Raises:
         OSError: the file may not be read.

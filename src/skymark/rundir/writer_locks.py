@@ -17,12 +17,12 @@ LOCK = ".lock"
 def sole_writer(
     path: Path, *, wait: bool, announce: Callable[[str], None] = lambda _: None
 ) -> Iterator[None]:
-    """Make a run's directory if there is none, and keep everybody else from writing into it.
+    """Make a run's directory if it is absent, and lock it for this writer alone.
 
     Args:
         path: the directory.
-        wait: whether to wait for another run that writes there; else it is refused.
-        announce: told once if there is a wait.
+        wait: whether to wait for another run that writes there; else raise an error.
+        announce: gets one message if there is a wait.
 
     Raises:
         RunDirectoryError: another run writes there, it is a file, or it cannot be written.
@@ -54,11 +54,11 @@ def sole_writer(
 
 
 TURN = f"{LOCK}.turn"
-"""Lock that is held for moments only: by whoever comes, or looks whether it is alone."""
+"""Lock held for moments only, while a writer arrives or checks whether it is alone."""
 
 
 class JointWriter:
-    """One of the processes that write different cells of a run at the same time."""
+    """Process that writes a run's cells in parallel with other processes."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         """Hold the shared lock that `joint_writer` took."""
@@ -67,11 +67,11 @@ class JointWriter:
 
     @contextmanager
     def alone(self, *, leaving: bool = False) -> Iterator[bool]:
-        """Keep others from coming for a moment, and say whether none is there.
+        """Block new writers for a moment, and yield whether this writer is alone.
 
         Args:
-            leaving: be no writer any more when the moment is over, so that of those who leave at
-                once the last finds itself alone.
+            leaving: leave at the end of the moment; of several leaving writers, only the last is
+                alone.
         """
         with _turn(self._path):
             try:
@@ -89,14 +89,14 @@ class JointWriter:
 def joint_writer(
     path: Path, announce: Callable[[str], None] = lambda _: None
 ) -> Iterator[JointWriter]:
-    """Make a run's directory if there is none, and write into it beside others that do so.
+    """Make a run's directory if it is absent, and share it with other joint writers.
 
     Args:
         path: the directory.
-        announce: told once if a sole writer is waited for.
+        announce: gets one message if a sole writer blocks it.
 
     Raises:
-        RunDirectoryError: it is a file, cannot be written, or lies where there are no locks.
+        RunDirectoryError: it is a file, is not writable, or lies on a file system without locks.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -147,9 +147,9 @@ LOCKS = Path("/proc/locks")
 
 
 def is_being_written(directory: Path, locks: Path = LOCKS) -> bool:
-    """Whether a process of this machine holds the lock of a run's directory.
+    """Return whether a process of this machine holds the lock of a run's directory.
 
-    The lock itself is not tried: that would keep out a run which begins at this moment.
+    The lock itself is not taken, because that would block a run which begins at this moment.
 
     Args:
         directory: of the run.
@@ -160,6 +160,6 @@ def is_being_written(directory: Path, locks: Path = LOCKS) -> bool:
         lines = locks.read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return False
-    # A line of a process that waits for a lock has an arrow; who waits does not write.
+    # An arrow marks a process that only waits for a lock.
     fields = (line.split() for line in lines if "->" not in line)
     return any(len(one) > 5 and one[5].rpartition(":")[2] == str(inode) for one in fields)

@@ -1,1 +1,1 @@
-"""Stores of runs: kinds, upload, reading back, fetching."""
+"""Stores of runs: kinds, upload, verification and download."""

@@ -1,4 +1,4 @@
-"""Repeated attempts at an operation of a store that may be away, with growing waits between."""
+"""Repeated attempts at an operation of an unreachable store, with growing waits."""
 
 from __future__ import annotations
 

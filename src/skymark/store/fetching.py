@@ -28,7 +28,7 @@ from skymark.store.store import RunSource
 LAST = (SUMS, MANIFEST)
 ATTEMPTS = 5
 LONGEST_WAIT_S = 8.0
-"""Between two attempts to read from a store that is away."""
+"""Longest wait between two attempts to read from an unreachable store."""
 
 
 def require_empty(directory: Path) -> None:
@@ -52,24 +52,24 @@ def fetch(
 ) -> list[str]:
     """Fetch every file of a run into a directory, and compare them with the run's own digests.
 
-    What else the store lists is left there. The digests and the manifest come last, and outlive a
-    power cut: a directory that has a manifest has all the rest.
+    Other files in the store are ignored. The digests and the manifest come last and survive a power
+    cut, so a directory with a manifest is complete.
 
     Args:
-        source: where the run lies.
+        source: the stored run.
         directory: made if absent.
-        keep: paths that stay as they are, because they are whole, and may be newer.
-        only: tells which paths are wanted.
-        announce: told what is being fetched.
-        fetched: told the path and content of each file, from several threads.
+        keep: intact paths on disk, which may be newer and stay.
+        only: selects the paths to fetch.
+        announce: gets messages about the progress.
+        fetched: gets the path and content of each file, from several threads.
 
     Returns:
-        The paths whose content does not agree with the run's digests, or is not there; the list
-        of digests itself where it cannot be read. A file that is too large is one of them.
+        The paths of missing, too large or damaged files, by the run's digests. The list of digests
+        itself if it is unreadable.
 
     Raises:
         FileNotFoundError: there is no run.
-        StoreRefusedError: what lies there is no run of skymark's: too large, or without a manifest.
+        StoreRefusedError: it is no run of skymark's: too large, or without a manifest.
         StoreError: the store cannot be read.
         StorageFullError: the directory cannot be written.
     """

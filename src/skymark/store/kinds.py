@@ -48,9 +48,9 @@ class StoreKind:
     """Whether every run stored here outlives the machine that made it, and is found again as
     ``ADDRESS/RUN-ID``: a managed job goes on from it on the next machine."""
     leaves_machine: Callable[[Variables], bool]
-    """Returns whether results leave the machine where these are its variables."""
+    """Returns whether results leave the machine, given its variables."""
     reader: Callable[[str], object] = lambda _: None
-    """Reads an address, and raises `UsageError` where it is none; contacts nobody."""
+    """Reads an address or raises `UsageError`, without any connection."""
     run_opener: Callable[[str], RunSource] | None = None
     """Opens a stored run from its address; None where that is ``ADDRESS/RUN-ID``."""
     run_addresses: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class StoreKind:
     key_check: Callable[[Variables], None] | None = None
     """Proves that the store takes the key, where a probe would leave something; needs no client."""
     client: ClientLibrary | None = None
-    """None where skymark itself suffices."""
+    """Client library of the store; None if skymark itself suffices."""
 
     def open(self, url: str, run_id: str) -> Store:
         """Open the store of a run; contacts nobody yet.
@@ -79,10 +79,10 @@ class StoreKind:
         return self.opener(url, run_id)
 
     def check(self, url: str, run_id: str, variables: Variables) -> None:
-        """Prove that the store takes a run, by writing and reading as far as it can be undone.
+        """Prove that the store takes a run, by reversible writes and reads.
 
         Raises:
-            StoreError: it does not.
+            StoreError: the store does not take it.
             UsageError: as `open`.
         """
         if self.key_check is not None:

@@ -26,7 +26,7 @@ class RunSource(Protocol):
 
     @property
     def parallel(self) -> int:
-        """The number of threads that may use the store at a time, and are worth it."""
+        """The useful and allowed number of threads that use the store at a time."""
         return 1
 
     def get(self, path: str) -> bytes:
@@ -66,7 +66,7 @@ class Store(RunSource, Protocol):
         """Prove that the store can be written and read, before anything is measured."""
 
     def put(self, path: str, data: bytes) -> None:
-        """Write one file, whole or not at all, in place of what was there."""
+        """Write or replace one file, whole or not at all."""
 
     def delete(self, path: str) -> None:
         """Remove one file; no error if there is none."""
@@ -81,7 +81,7 @@ class Store(RunSource, Protocol):
             directory: the run's directory on disk.
 
         Returns:
-            A line that tells the user what came of it, or None.
+            A line about the result for the user, or None.
         """
         del directory  # where every file was put by itself, nothing is left to do
         return None

@@ -27,10 +27,10 @@ HELD_S = 20.0
 RESPITE_S = 0.1
 """Wait of a round after that time, in which uploads go on."""
 STALLED_S = 30.0
-"""Time at the end of a run in which a store takes no file, after which that is said."""
+"""Time without progress of a store at the end of a run, after which a message reports it."""
 NAMED_FILES = 5
 STALLED = "NOT STORED YET"
-"""Begins what is said then."""
+"""Start of that message."""
 FLUSH_S = 15.0
 """`FINISH_S` of a run that was interrupted: a preempted machine has 30 s or more."""
 
@@ -67,7 +67,7 @@ class Stored:
 
 
 class Storing:
-    """Uploads of a run to every one of its stores."""
+    """Uploads of a run to all its stores."""
 
     def __init__(self, stores: Mapping[str, Store], directory: Path) -> None:
         """Start the uploads; they wait for changes.
@@ -93,7 +93,7 @@ class Storing:
             self._uploads[store].seen(path, data)
 
     def withhold(self, paths: Collection[str]) -> None:
-        """Leave files as they are in every store, because those on disk are damaged."""
+        """Do not change files in any store, because the local copies are damaged."""
         for upload in self._uploads.values():
             upload.withhold(paths)
 
@@ -103,10 +103,10 @@ class Storing:
             upload.changed(cell, paths)
 
     def hold(self) -> list[str]:
-        """Keep uploads still for a round; return the addresses of the late ones.
+        """Pause uploads for a round; return the addresses of late uploads.
 
-        They stay still over the rounds of one worker, so that a round does not wait for what the
-        one before it left. Where that lasts for `HELD_S` they go on for `RESPITE_S`.
+        They pause during all rounds of a worker, so no round waits for files of the round before.
+        After `HELD_S` they continue for `RESPITE_S`.
         """
         uploads, now = self._uploads.values(), time.monotonic()
         if self._held_at is not None and now - self._held_at > HELD_S:
@@ -196,7 +196,7 @@ class Storing:
         return Stored(address, store.url, upload.stored if upload else 0, missing, problem, note)
 
     def _complete(self, store: Store, deadline: float) -> tuple[str | None, str | None]:
-        """Complete a run in a store; return its note or the problem, and None for the other."""
+        """Complete a run in a store; return its note or None, and the problem or None."""
 
         def left_s() -> float:
             return max(0.0, deadline - time.monotonic())

@@ -28,7 +28,7 @@ class Upload:
     """Upload of a run's directory to one store, in threads of its own.
 
     Files that changed are sent cell by cell; a path that is not on disk is removed from the store.
-    What a store refuses or cannot take is tried again until `stop`.
+    Failed files are sent again until `stop`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Upload:
         """
         self.store = store
         self.problem: StoreError | None = None
-        """Why the last attempt failed; None after one that did not."""
+        """Reason of the last attempt's failure; None after a success."""
         self._directory = directory
         self._longest_wait_s = longest_wait_s
         self._pending: dict[str, dict[str, None]] = {}
@@ -72,7 +72,7 @@ class Upload:
         self._stored[path] = sha256(data).hexdigest()
 
     def withhold(self, paths: Collection[str]) -> None:
-        """Leave files as they are in the store, because those on disk are damaged."""
+        """Do not change files in the store, because the local copies are damaged."""
         self._withheld = frozenset(paths)
 
     def changed(self, cell: str, paths: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 ENDPOINT_VARIABLES = ("R2_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-"""The first that is set and not empty says where the bucket is; else it is at AWS."""
+"""The first variable that is set and not empty has the endpoint; else it is AWS."""
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 R2_HOST = ".r2.cloudflarestorage.com"
 
@@ -132,7 +132,7 @@ PROFILE_FILES = {
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
 FRESH_FOR = timedelta(minutes=10)
-"""How long credentials are used before boto3 is asked again; it renews what is about to expire."""
+"""Time after which credentials are read from boto3 again; boto3 renews expiring credentials."""
 
 
 def profile_credentials() -> Callable[[], S3Credential]:
@@ -192,8 +192,8 @@ def require_findable(variables: Mapping[str, str]) -> None:
     """Refuse variables that ask for unavailable credentials.
 
     Raises:
-        StoreRefusedError: a key is set but empty, one is there without the other, or a profile is
-            named and boto3, which reads it, is not installed.
+        StoreRefusedError: a key is empty, only one key is set, or a profile is named without boto3,
+            which reads it.
     """
     given = {name: variables[name] for name in KEY_VARIABLES if name in variables}
     if given and not has_keys(variables):

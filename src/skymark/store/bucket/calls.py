@@ -1,7 +1,7 @@
 """Calls of asynchronous clients, each bounded in time, and their errors in skymark's words.
 
-Servers repeat parts of a signed request in their answers, and obstore repeats the answers. So none
-of its text is passed on: only the status, S3's error code and message, and the kind of failure.
+Servers repeat parts of a signed request in their answers, and obstore repeats the answers.
+Therefore errors pass on only the status, S3's error code and message, and the kind of failure.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Arguments = TypeVarTuple("Arguments")
 class Calls:
     """Event loop in a thread of its own, started by the first call.
 
-    A caller waits outside the loop, so Ctrl-C ends the wait at once. What nobody closed is closed
-    when the interpreter ends.
+    A caller waits outside the loop, so Ctrl-C ends the wait at once. An open loop is closed when
+    the interpreter ends.
     """
 
     def __init__(self, answer_s: float) -> None:
@@ -74,11 +74,11 @@ class Calls:
             return await work
 
     def longest_s(self, size_bytes: int) -> float:
-        """Return the time limit of a request that moves so many bytes, in seconds."""
+        """Return the time limit of a request in seconds, given the bytes that it moves."""
         return self._answer_s + size_bytes / SLOWEST_BYTES_PER_S
 
     def close(self) -> None:
-        """End the thread: calls under way are given up, and later ones are refused."""
+        """End the thread. It cancels running calls; later calls raise an error."""
         with self._state:
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -103,8 +103,8 @@ class Calls:
 class _Loop(asyncio.SelectorEventLoop):
     """Event loop that counts the threads that are waking it.
 
-    obstore's threads hand over their answers so. One that still waits for Python's lock when the
-    interpreter ends would abort the process: native frames cannot be unwound.
+    obstore's threads hand over their answers this way. A thread that waits for Python's lock at the
+    interpreter's end would abort the process: native frames cannot be unwound.
     """
 
     _waking = 0
@@ -155,7 +155,7 @@ ACTIONS = {
     "PermanentRedirect": "set AWS_REGION to the bucket's region",
     "RequestTimeTooSkewed": "set this machine's clock",
 }
-"""What to do, by S3's error code."""
+"""Next action by S3's error code."""
 
 SECRET_VARIABLES = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_TOKEN", "AWS_ACCESS_KEY_ID")
 LONGEST_CAUSE = 300

@@ -69,9 +69,9 @@ def s3_client(address: BucketAddress) -> S3Store:
 
 
 AT_ONCE = 16
-"""Requests that are worth it to have under way at a time; see tests/benchmarks/test_stores.py."""
+"""Useful number of parallel requests; see tests/benchmarks/test_stores.py."""
 CONTESTS = 8
-"""How often a record is offered again when somebody else wrote it in the meantime."""
+"""Attempts to write a record that another writer changed in the meantime."""
 NAMES_PER_PAGE = 1000
 PROBE = ".probe-"
 
@@ -79,9 +79,9 @@ PROBE = ".probe-"
 class BucketStore(Store):
     """Files of one run below a prefix of a bucket.
 
-    One request is given up after `skymark.store.bucket.calls.ANSWER_S` and the time that its bytes
-    may take. `get` and `delete` are one request, `put` is one (for a record up to three, and again
-    for each other writer who comes in between), `sizes` one for each 1000 files, `check` four.
+    A request fails after `skymark.store.bucket.calls.ANSWER_S` and the time that its bytes may
+    take. `get` and `delete` take one request, `sizes` one per 1000 files, and `check` four. `put`
+    takes one; a record takes up to three, and again after each concurrent writer.
     """
 
     parallel = AT_ONCE
@@ -128,10 +128,10 @@ class BucketStore(Store):
     def put(self, path: str, data: bytes) -> None:
         """Write one file, whole or not at all.
 
-        One request writes it, so nothing half-sent stays behind. A record is written only where
-        there is none, or in place of the very version that was read before: the last writer wins,
-        and none replaces a record that it has not seen. Where a server knows no conditions, it is
-        written without.
+        One request writes it, so nothing half-sent stays behind. A record is written only if it is
+        absent or still the version that was read before. The last writer wins, but no writer
+        replaces a record that it has not seen. Servers without conditional requests get a plain
+        write.
         """
         conditional = path.startswith("records/")
         self._calls.run(self._put_seen(path, data) if conditional else self._put(path, data))

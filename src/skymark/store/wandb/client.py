@@ -34,7 +34,7 @@ DROPPED = {
     "WANDB_MODE", "WANDB_RUN_ID", "WANDB_RESUME", "WANDB_NAME", "WANDB_DISABLED", "WANDB_SERVICE",
     "WANDB_SWEEP_ID", "WANDB_ARTIFACT_DIR",
 }  # fmt: skip
-"""Variables of the caller that would make wandb do something else than what it is told."""
+"""Variables of the caller that would override wandb's instructions."""
 
 KEYS = {"WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"}
 """Variables with a key; a client that contacts no server does without."""
@@ -101,9 +101,9 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
     The user's settings of wandb stay where they are: they are read and hold the server's address.
 
     Args:
-        home: where wandb keeps runs, copies and logs.
-        temporary: for what a client that is killed cannot remove. Its sockets lie there too, and
-            their paths must be short, so it is not below `home`.
+        home: wandb's directory for runs, copies and logs.
+        temporary: directory for files that a killed client cannot remove. Its sockets lie there
+            too, and their paths must be short, so it is not below `home`.
     """
     variables = {name: value for name, value in wandb_variables().items() if name not in DROPPED}
     settings = Path(variables.get("WANDB_CONFIG_DIR", "~/.config/wandb")).expanduser()
@@ -128,7 +128,7 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
 class Client:
     """Calls of wandb's API; the worker starts on first use, and ends when a call is late.
 
-    Calls of several threads are under way at once. Where one is late, those beside it fail too, and
+    Calls of several threads are under way at once. If a call is late, parallel calls fail, too, and
     the next call starts a new worker.
     """
 

@@ -26,7 +26,7 @@ from skymark.rundir.layout import MOST_FILES, RUN_FILE
 
 REFUSED_STATUSES = {400, 401, 403, 404}
 FOLDER = "skymark/"
-"""Where a run's files lie among the files that wandb itself keeps with a W&B run."""
+"""Folder of the run's files among wandb's own files of a W&B run."""
 DOWNLOADS = 8
 PAGE = 1000
 

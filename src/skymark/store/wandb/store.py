@@ -90,7 +90,7 @@ class ArtifactFiles(RunSource):
         return f"wandb://{self._name}"
 
     def sizes(self) -> Mapping[str, int]:
-        """Return the size of every file; references to files elsewhere are left out."""
+        """Return the size of every file, without references to external files."""
         try:
             artifact = self._client.call("artifact", name=self._name)
         except FileNotFoundError:
@@ -121,7 +121,7 @@ class ArtifactFiles(RunSource):
 def open_artifact(url: str, limits: TimeLimits | None = None) -> RunSource:
     """Open an artifact, or the files of a run that did not end, for reading.
 
-    What comes from there is untrusted: names and bytes, of at most `LARGEST_FILE_BYTES` each.
+    Names and bytes from there are untrusted; a file has at most `LARGEST_FILE_BYTES`.
 
     Args:
         url: ``wandb://entity/project/artifact:alias`` or ``wandb://entity/project/runs/RUN-ID``.
@@ -173,7 +173,7 @@ class OnlineRun(RunFiles, Store):
     def complete(self, directory: Path) -> str | None:
         """Log the run offline, upload it, and read everything back, unless all is there already.
 
-        What was just logged is not read on disk: it is read where it arrives.
+        The new log is not read on disk, but on the server.
         """
         content = RunContent(directory)
         content.require_whole()
@@ -212,7 +212,7 @@ class OfflineStore(Store):
         raise StoreRefusedError(f"W&B is offline ({self._reason}): {path} goes with the whole run")
 
     def get(self, path: str) -> bytes:
-        """Find no file: none is kept by itself.
+        """Find no file, because W&B stores none separately.
 
         Raises:
             FileNotFoundError: always.
