@@ -52,6 +52,7 @@ def report(
         ),
     ] = None,
     format: Format = "table",
+    wide: Annotated[bool, Parameter(help="Print all columns, in lines of any length.")] = False,
     json: Json = False,
 ) -> int:
     """Show a run as a table, and write its report.html.
@@ -67,7 +68,7 @@ def report(
 
         print_plain(run_markdown(run), end="")
     else:
-        show(run, json=json)
+        show(run, json=json, wide=wide)
     note(write_page(run))
     if figures is not None:
         from skymark.report.figures import write_figures
@@ -77,7 +78,7 @@ def report(
     return 0
 
 
-def show(run: Run, *, json: bool) -> None:
+def show(run: Run, *, json: bool, wide: bool = False) -> None:
     """Print a run on standard output."""
     from skymark.report.results import records_json
     from skymark.report.terminal import print_report
@@ -85,7 +86,7 @@ def show(run: Run, *, json: bool) -> None:
     if json:
         print_json(records_json(run))
     else:
-        print_report(run, stdout_console())
+        print_report(run, stdout_console(), wide=wide)
 
 
 def write_page(run: Run) -> str:

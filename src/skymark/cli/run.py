@@ -180,7 +180,8 @@ def run(
         FILE,
         Parameter(
             group=WHAT,
-            help="A file of `skymark plan --output`, in place of the options here and below.",
+            help="A file of `skymark plan --output`, or a run's directory, in place of the options "
+            "here and below.",
         ),
     ] = None,
 ) -> int:

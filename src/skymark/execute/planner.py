@@ -18,6 +18,7 @@ from skymark.model.record import SCHEMA_VERSION
 from skymark.model.requests import Work
 from skymark.plain_files import named_by_user, read_named, write_whole
 from skymark.resources import resource_directory
+from skymark.rundir.reader import read_manifest
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
@@ -185,12 +186,17 @@ def write_plan(plan: Plan, path: Path) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan file, and see to it that its cells can be run by an installed suite.
+    """Return the plan of a plan file or of a run's directory, if an installed suite can run it.
 
     Raises:
+        RunDirectoryError: the directory has no manifest, or a damaged one.
         UsageError: there is no such file, it is no plan or a newer skymark's, or its suite is not
             installed.
     """
+    if path.is_dir():
+        plan = read_manifest(path).plan
+        _check(plan, path)
+        return plan
     data = read_named(path, MAKE_ONE)
     try:
         plan = Plan.model_validate_json(data)

@@ -29,8 +29,8 @@ class Shown(Frozen):
     digits: int = Field(default=3, ge=1, le=15)
     """Significant digits of a `number`."""
     gives_way: int = 0
-    """Order in which a narrow terminal drops columns: 10 first, 0 never. The multiple of the
-    baseline has 6."""
+    """Order in which a narrow terminal drops columns: 10 first, 0 never. From 7 on, only a wide
+    table has the column."""
 
 
 class Words(Frozen):
@@ -123,6 +123,8 @@ class Declaration(Frozen):
     """Metrics in the order of display."""
     primary: str
     """The metric that orders tables and decides the number of rounds."""
+    noun: str | None = None
+    """The word for an adapter in tables and sentences, such as ``loader`` or ``model``."""
     stand_in: str | None = None
     """The metric that tables show, unranked, for a record without the primary metric."""
     stand_in_reason: str | None = None

@@ -117,7 +117,8 @@ def render(run: Run, home: str | None = None) -> str:
         cells = []
         for column, entries in columns:
             value, text = entries[place]
-            kind = ' class="primary"' if column.is_primary else ""
+            name = "primary" if column.is_primary else "wide" if column.is_wide_only else ""
+            kind = f' class="{name}"' if name else ""
             key = "" if value is None else value
             cells.append(f'<td data-value="{key}"{kind}>{escape(visible(text))}</td>')
         return Markup("\n".join(cells))  # noqa: S704 values are numbers, texts are escaped
@@ -135,7 +136,7 @@ def render(run: Run, home: str | None = None) -> str:
         """Return the path of a cell's log within the run's directory."""
         return f"logs/{cell.id}.log"
 
-    declaration = run.declaration
+    declaration, page = run.declaration, page_of(run)
     environment.filters |= {
         "duration": text.duration,
         "size": text.size,
@@ -151,7 +152,7 @@ def render(run: Run, home: str | None = None) -> str:
     }
     return environment.get_template("report.html.j2").render(
         most_shown=MOST_SHOWN,
-        page=page_of(run),
+        page=page,
         home=home,
         run=run,
         manifest=run.manifest,

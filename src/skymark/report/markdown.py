@@ -17,7 +17,7 @@ from skymark.report.ranking_table import (
     ranked,
     why_not_ranked,
 )
-from skymark.report.text import facts_of, plain, reason_of
+from skymark.report.text import facts_of, noun_of, plain, reason_of
 from skymark.report.verdicts import told_of, verdicts_of
 
 if TYPE_CHECKING:
@@ -109,13 +109,18 @@ def _lines(run: Run) -> Iterator[str]:
             yield from ("", f"Not ranked: {markdown(why_not_ranked(others, declaration))}.", "")
             yield from _stand_ins(others, columns)
     if any(record.metrics for record in run.records):
-        words = declaration.primary_metric.words
-        yield from ("", f"Bold: none is shown to be {markdown(words.better)}. A bracket: the order")
-        yield f"within is not shown. {UNSURE}: not shown to differ."
+        best = markdown(declaration.primary_metric.words.best)
+        yield from (
+            "",
+            f"Bold: shown to be the {best}. A bracket: the order within it is not shown.",
+        )
+        yield f"{UNSURE}: not shown to differ."
     if rest := [record for record in run.records if record.status.value != "ok"]:
         yield from ("", "### Not in the ranking", "")
         yield from markdown_table(
-            ("outcome", "scenario", "adapter", "why, and what to do"), map(_absent, rest), names=4
+            ("outcome", "scenario", markdown(noun_of(declaration)), "why, and what to do"),
+            map(_absent, rest),
+            names=4,
         )
     for problem in run.problems:
         yield from ("", f"Unreadable: {markdown(problem)}")
@@ -127,12 +132,15 @@ def _table(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
     body = []
     for place, row in enumerate(rows):
         name = markdown(columns.declaration.adapter_name(row.record.cell.adapter))
-        cells = [f"**{name}**" if row.leads else name]
+        cells = [f"**{name}**" if row.wins else name]
         for column, entries in filled:
             bracket = brackets[place] if column.heading == PLACE else ""
             cells.append(markdown(f"{entries[place].text}{bracket}"))
         body.append(cells)
-    head = ("adapter", *(markdown(column.heading) for column, _ in filled))
+    head = (
+        markdown(noun_of(columns.declaration)),
+        *(markdown(column.heading) for column, _ in filled),
+    )
     yield from markdown_table(head, body)
 
 
@@ -143,7 +151,10 @@ def _stand_ins(records: Sequence[Record], columns: Columns) -> Iterator[str]:
         [markdown(name), *(markdown(entries[place].text) for _, entries in shown)]
         for place, name in enumerate(names)
     ]
-    head = ("adapter", *(markdown(metric.heading) for metric, _ in shown))
+    head = (
+        markdown(noun_of(columns.declaration)),
+        *(markdown(metric.heading) for metric, _ in shown),
+    )
     yield from markdown_table(head, body)
 
 

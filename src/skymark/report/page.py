@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from skymark.machine.fitness import fitness_warnings
 from skymark.model.metric import Declaration, Metric
@@ -29,10 +28,20 @@ from skymark.report.ranking_table import (
     ranked,
     why_not_ranked,
 )
-from skymark.report.text import Warned, warned_in, writer
-from skymark.report.verdicts import ScenarioVerdict, decided_in, told_of, verdicts_of
+from skymark.report.text import Warned, noun_of, warned_in, writer
+from skymark.report.verdicts import (
+    ScenarioVerdict,
+    decided_in,
+    next_command,
+    question_of,
+    repeating_command,
+    told_of,
+    verdicts_of,
+)
 from skymark.rundir.reader import Run
 
+MOST_IN_CARD = 4
+"""Rows in the plot of a verdict's card: the best ones."""
 MOST_CELLS = 1000
 """Cells of a run whose samples are read for its page; to read those of more takes too long."""
 WHISKER_LIMIT = 1.25
@@ -105,7 +114,8 @@ class Standing:
     """One cell in the overview: its share of the best, or its status."""
 
     share: float | None
-    leads: bool
+    wins: bool
+    """Whether it alone is shown to be the best."""
     status: Status | None
     explanation: str
 
@@ -119,7 +129,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Overview:
-    """Adapters by scenario, the best first."""
+    """Adapters by scenario, in the order of the first table."""
 
     tables: tuple[Table, ...]
     lines: tuple[tuple[str, tuple[Standing, ...]], ...]
@@ -137,6 +147,27 @@ class Absent:
 
 
 @dataclass(frozen=True)
+class Card:
+    """The verdict on one scenario, a plot of its best rows, and the next command."""
+
+    verdict: ScenarioVerdict
+    table: Table
+    next_command: str | None
+    """None where no command helps."""
+
+    @property
+    def mark(self) -> str:
+        """The outcome in a word, which stands before any colour."""
+        words = {True: "Decided", False: "Undecided", None: "Not compared"}
+        return words[self.verdict.decided]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The best rows, with all that are tied for first as far as there is room."""
+        return self.table.rows[:MOST_IN_CARD]
+
+
+@dataclass(frozen=True)
 class Page:
     """The whole report."""
 
@@ -145,8 +176,11 @@ class Page:
     """Files that could not be read, samples included, and why."""
     with_samples: bool
     """Whether samples were read for it."""
-    verdicts: tuple[tuple[str, ScenarioVerdict], ...]
-    """The anchor of a table, and the verdict on it."""
+    question: str
+    cards: tuple[Card, ...]
+    repeating_command: str
+    noun: str
+    """The word for an adapter."""
     decided: str | None
     """How many scenarios are decided, in words."""
     sections: tuple[Section, ...]
@@ -162,6 +196,8 @@ class Page:
     """Declared conditions that some record has."""
     versions: tuple[tuple[str, str], ...]
     """Adapter and the versions it was measured with."""
+    own_versions: dict[str, str]
+    """The version of each adapter's own library, by cell; absent where it is not known."""
 
 
 def page_of(run: Run) -> Page:
@@ -175,13 +211,20 @@ def page_of(run: Run) -> Page:
     sections = tuple(_sections(run, problems))
     verified = tuple(record for record in run.records if record.verification is not None)
     tables = tuple(table for section in sections for table in section.tables)
-    anchors = {table.label: table.anchor for table in tables}
+    by_label = {table.label: table for table in tables}
     verdicts = verdicts_of(run, {table.label: table.rows for table in tables})
     return Page(
         run=run,
         problems=tuple(problems),
         with_samples=len(run.records) <= MOST_CELLS,
-        verdicts=tuple((anchors[one.label], one) for one in told_of(verdicts)),
+        question=question_of(run),
+        cards=tuple(
+            Card(one, table, next_command(run, one, table.rows))
+            for one in told_of(verdicts)
+            for table in (by_label[one.label],)
+        ),
+        repeating_command=repeating_command(run),
+        noun=noun_of(declaration),
         decided=decided_in(verdicts),
         sections=sections,
         overview=_overview(run, tables),
@@ -203,6 +246,9 @@ def page_of(run: Run) -> Page:
             if any(name in record.conditions for record in verified)
         ),
         versions=tuple(_versions(run.records, declaration)),
+        own_versions={
+            one.cell.id: next(iter(one.versions.values())) for one in run.records if one.versions
+        },
     )
 
 
@@ -293,28 +339,25 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     for adapter in dict.fromkeys(record.cell.adapter for record in run.records):
         lines[adapter] = [_standing(table, adapter, explain) for table in tables]
 
-    def mean(entries: Sequence[Standing]) -> float:
-        shares = [one.share for one in entries if one.share is not None and one.share > 0]
-        return fmean(map(math.log, shares)) if shares else -math.inf
-
-    ordered = sorted(lines.items(), key=lambda line: mean(line[1]), reverse=True)
+    first = {row.record.cell.adapter: at for at, row in enumerate(tables[0].rows)} if tables else {}
+    ordered = sorted(lines.items(), key=lambda line: first.get(line[0], len(first)))
     return Overview(tuple(tables), tuple((name, tuple(entries)) for name, entries in ordered))
 
 
 def _standing(table: Table, adapter: str, explain: Callable[[Row], str]) -> Standing:
     for row in table.rows:
         if row.record.cell.adapter == adapter:
-            return Standing(row.share, row.leads, None, explain(row))
+            return Standing(row.share, row.wins, None, explain(row))
     for record in table.stand_ins:
         if record.cell.adapter == adapter:
             message = f"not ranked: {table.why_not_ranked}"
-            return Standing(None, leads=False, status=record.status, explanation=message)
+            return Standing(None, wins=False, status=record.status, explanation=message)
     for record in table.unranked:
         if record.cell.adapter == adapter:
             message = record.cause.message if record.cause else "no cause was recorded"
-            return Standing(None, leads=False, status=record.status, explanation=message)
+            return Standing(None, wins=False, status=record.status, explanation=message)
     message = "not in the plan, or no record yet"
-    return Standing(None, leads=False, status=None, explanation=message)
+    return Standing(None, wins=False, status=None, explanation=message)
 
 
 def _absent(records: Sequence[Record]) -> Iterable[Absent]:

@@ -35,6 +35,8 @@ class Row:
     place: PlaceRange
     tied: bool
     """Whether its group has others, so that some pair's order is not shown."""
+    wins: bool
+    """Whether it alone is shown to be the best: tables show it in bold."""
 
     @property
     def leads(self) -> bool:
@@ -60,6 +62,7 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
         None,
     )
     sizes = Counter(place.group for place in places)
+    is_decided = len(good) > 1 and sum(place.first == 1 for place in places) == 1
     rows = []
     for (record, figure), own, place in zip(good, values, places, strict=True):
         to_best = difference(own, values[0], metric)
@@ -74,6 +77,7 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
                 multiple=None if to_baseline is None else times_as_good(to_baseline, metric),
                 place=place,
                 tied=sizes[place.group] > 1,
+                wins=is_decided and place.first == 1,
             )
         )
     return rows
@@ -118,8 +122,10 @@ def times_as_good(found: Difference, metric: Metric) -> float | None:
 UNSURE = "≈"
 """Stands before a ratio whose distance from 1 is not shown to be real."""
 
-BASELINE_GIVES_WAY = 6
-PLACE = "place"
+WIDE_ONLY = 7
+"""Columns that give way this soon are in wide tables only."""
+BASELINE_GIVES_WAY = 7
+PLACE = "order"
 PLACE_GIVES_WAY = 1
 PRICE_GIVES_WAY = 1
 
@@ -144,6 +150,11 @@ class Column:
     """The order that one wants first when sorting by it: the best on top."""
     is_primary: bool = False
 
+    @property
+    def is_wide_only(self) -> bool:
+        """Whether only wide tables show it."""
+        return self.gives_way >= WIDE_ONLY
+
 
 RULES = tuple(Stop)
 
@@ -158,7 +169,7 @@ STOPPED_BY = Column(
     "the rule that ended its rounds: interval (narrow enough, and its rank known), decided (left "
     "alone), rounds (the most), or time",
     _stopped_by,
-    gives_way=5,
+    gives_way=WIDE_ONLY,
     first="ascending",
 )
 GROUP_MARKS = ("┐", "│", "┘")
@@ -260,19 +271,19 @@ def _standing(declaration: Declaration) -> list[Column]:
             is_primary=True,
         ),
         Column(
-            "interval",
+            "±",
             "half the 95 % interval over rounds, relative",
             lambda row: Entry(row.figure.relative_half_width, margin(row.figure)),
             first="ascending",
         ),
         Column(
-            "of best",
+            "vs best",
             f"{of_best}; {UNSURE} where the difference is not shown to be real",
             lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
         ),
         Column(
             PLACE,
-            "the places it may have, by comparison with each other",
+            "the positions it may have, by comparison in pairs",
             lambda row: Entry(row.place.first, _place(row.place)),
             gives_way=PLACE_GIVES_WAY,
             first="ascending",

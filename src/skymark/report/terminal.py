@@ -9,12 +9,14 @@ from rich.cells import cell_len
 from rich.padding import Padding
 from rich.text import Text
 
+from skymark.machine.fitness import fitness_warnings
 from skymark.model.metric import Declaration
 from skymark.model.record import Record, Status
 from skymark.report.ranking_table import (
     GROUP_MARKS,
     PLACE,
     UNSURE,
+    WIDE_ONLY,
     Columns,
     Row,
     group_marks,
@@ -22,7 +24,7 @@ from skymark.report.ranking_table import (
     ranked,
     why_not_ranked,
 )
-from skymark.report.text import MOST_SHOWN, facts_of, plain, reason_of, warned_in
+from skymark.report.text import MOST_SHOWN, facts_of, noun_of, plain, reason_of, warned_in
 from skymark.report.verdicts import ScenarioVerdict, decided_in, told_of, verdicts_of
 
 if TYPE_CHECKING:
@@ -41,10 +43,20 @@ STYLES = {
 GUTTER = 2
 
 
-def print_report(run: Run, console: Console) -> None:
-    """Print a run: one table per scenario, what was not measured, warnings, a summary line."""
+def print_report(run: Run, console: Console, *, wide: bool = False) -> None:
+    """Print a run: verdicts, a table per scenario, refusals, warnings, a summary line.
+
+    Args:
+        run: of any status.
+        console: where to print it.
+        wide: print all columns, in lines of any length.
+    """
+    width = None if wide else console.width
     console.print(Text(plain(run.manifest.run_id), style="bold"))
     console.print(Text(plain(facts_of(run)), style="dim"))
+    for warning in fitness_warnings(run.manifest.machine):
+        console.print(Text(f"! {plain(warning.message)}", style="yellow"))
+        console.print(_indented(f"→ {plain(warning.action)}"))
     for sentence in run.manifest.plan.sentences:
         console.print(Text(plain(sentence)))
     declaration = run.declaration
@@ -62,12 +74,11 @@ def print_report(run: Run, console: Console) -> None:
             title = declaration.scenario_title(records[0].cell.scenario)
             console.print(_heading(label, title))
         if rows:
-            console.print(_table(rows, columns, console.width), no_wrap=True, overflow="ellipsis")
+            _print_table(_table(rows, columns, width), console)
         if others:
             why = plain(why_not_ranked(others, declaration))
             console.print(Text(f"not ranked: {why}", style="dim"))
-            table = _stand_ins(others, columns, console.width)
-            console.print(table, no_wrap=True, overflow="ellipsis")
+            _print_table(_stand_ins(others, columns, width), console)
     if any(record.metrics for record in run.records):
         console.print()
         console.print(Text(_legend(declaration), style="dim"))
@@ -82,13 +93,12 @@ def print_report(run: Run, console: Console) -> None:
 
 def _legend(declaration: Declaration) -> str:
     metric = declaration.primary_metric
-    words = metric.words
     parts = [
-        f"bold: none is shown to be {words.better}",
+        f"bold: shown to be the {metric.words.best}",
         f"{''.join(GROUP_MARKS)} order not shown",
         f"{UNSURE} not shown to differ",
         "! has a warning",
-        *([] if metric.scale == "exact" else ["interval: 95 % over rounds"]),
+        *([] if metric.scale == "exact" else ["±: half the 95 % interval over rounds"]),
         *([declaration.legend] if declaration.legend else []),
     ]
     return plain(" · ".join(parts))
@@ -98,26 +108,31 @@ def _heading(label: str, title: str | None) -> Text:
     return Text.assemble("\n", (plain(label), "bold cyan"), f"  {plain(title)}" if title else "")
 
 
-def _table(rows: Sequence[Row], columns: Columns, width: int) -> Text:
-    """Return a table of the columns that fit, without those that have nothing to show.
+def _print_table(table: Text, console: Console) -> None:
+    """Print lines as long as they are; the columns were chosen for the width."""
+    console.print(table, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _table(rows: Sequence[Row], columns: Columns, width: int | None) -> Text:
+    """Return a table of the columns that fit, without empty ones.
 
     Its lines are made here: a `rich.table.Table` is many times slower, and a run may have
     thousands of tables.
     """
     adapters = [_name(row.record) for row in rows]
-    filled = [("adapter", 0, adapters)] + [
+    filled = [(noun_of(columns.declaration), 0, adapters)] + [
         (plain(column.heading), column.gives_way, [entry.text for entry in entries])
         for column, entries in columns.all(rows)
     ]
     for heading, _, texts in filled:
         if heading == PLACE:
             texts[:] = map("".join, zip(texts, group_marks(rows), strict=True))
-    return _lines(filled, width, {place for place, row in enumerate(rows) if row.leads})
+    return _lines(filled, width, {place for place, row in enumerate(rows) if row.wins})
 
 
-def _stand_ins(records: Sequence[Record], columns: Columns, width: int) -> Text:
+def _stand_ins(records: Sequence[Record], columns: Columns, width: int | None) -> Text:
     """Return a table of records that are not ranked, of the columns that fit."""
-    filled = [("adapter", 0, [_name(record) for record in records])] + [
+    filled = [(noun_of(columns.declaration), 0, [_name(record) for record in records])] + [
         (plain(metric.heading), metric.shown.gives_way if metric.shown and number else 0, texts)
         for number, (metric, entries) in enumerate(columns.stand_in(records))
         if (texts := [entry.text for entry in entries])
@@ -126,17 +141,19 @@ def _stand_ins(records: Sequence[Record], columns: Columns, width: int) -> Text:
 
 
 def _lines(
-    filled: list[tuple[str, int, list[str]]], width: int, bold: Collection[int] = ()
+    filled: list[tuple[str, int, list[str]]], width: int | None, bold: Collection[int] = ()
 ) -> Text:
     """Return the lines of a table.
 
     Args:
         filled: its columns: heading, how soon it gives way (0 never), and an entry per row.
-        width: of the terminal.
+        width: of the terminal; None for all columns, also those of wide tables.
         bold: numbers of rows, from 0.
     """
+    if width is not None:
+        filled = [one for one in filled if one[1] < WIDE_ONLY]
     widths = [max(map(cell_len, (heading, *texts))) for heading, _, texts in filled]
-    while sum(widths) + GUTTER * len(widths) > width:
+    while width is not None and sum(widths) + GUTTER * len(widths) > width:
         gone = max(range(len(filled)), key=lambda place: filled[place][1])
         if not filled[gone][1]:
             break

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from skymark.model.metric import Figure, Metric, Shown
+from skymark.model.errors import UsageError
+from skymark.model.metric import Declaration, Figure, Metric, Shown
 from skymark.model.sizes import size_text
+from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
     from skymark.model.record import Cause, Record, StabilityWarning
@@ -168,6 +170,16 @@ class Warned:
     """Ids of those that have them."""
     shown: list[tuple[Record, StabilityWarning]] = field(default_factory=list)
     """The first of them."""
+
+
+def noun_of(declaration: Declaration) -> str:
+    """Return the word for an adapter: the run's own, else its suite's, else ``adapter``."""
+    if declaration.noun is not None:
+        return declaration.noun
+    try:
+        return suite_named(declaration.suite).declaration.noun or "adapter"
+    except UsageError:
+        return "adapter"
 
 
 def facts_of(run: Run) -> str:

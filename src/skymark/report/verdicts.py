@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from skymark.model.base import Frozen
+from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure
 from skymark.model.record import Record
 from skymark.report.ranking_table import Row, not_ranked, ranked, values_of, why_not_ranked
-from skymark.report.text import margin, significant, writer
+from skymark.report.text import margin, noun_of, significant, writer
 from skymark.rundir.reader import Run
 from skymark.statistics.difference import PRACTICAL, contrast, difference
 from skymark.statistics.power import rounds_to_verdict
+from skymark.suite.registry import suite_named
 
 MOST_NAMES = 6
 """Names in a sentence; more are counted."""
@@ -82,6 +87,61 @@ def decided_in(verdicts: Sequence[ScenarioVerdict]) -> str | None:
     return (
         f"{decided} of {len(compared)} {'scenario' if len(compared) == 1 else 'scenarios'} decided"
     )
+
+
+def question_of(run: Run) -> str:
+    """Return the question that a run answers: ``Which loader is fastest on CV-1 and TAB-1?``."""
+    declaration = run.declaration
+    scenarios = list(dict.fromkeys(cell.scenario for cell in run.manifest.cells.values()))
+    best = declaration.primary_metric.words.best
+    return f"Which {noun_of(declaration)} is {best} on {_listed(scenarios, 'and')}?"
+
+
+def repeating_command(run: Run) -> str:
+    """Return the command that measures a run's plan again."""
+    return shlex.join(["skymark", "run", "--plan", _path_of(run)])
+
+
+def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[Row]) -> str | None:
+    """Return the command that decides a scenario, or tunes its best adapter; None for none."""
+    metric = run.declaration.primary_metric
+    best = [row.record for row in rows if row.leads]
+    is_open = verdict.decided is False and metric.scale != "exact"
+    if not is_open and not (verdict.decided and _can_be_tuned(run)):
+        return None
+    planned = {one.cell.id: one for one in run.manifest.plan.cells}
+    cell = best[0].cell
+    if any(planned[one.cell.id].data is not None for one in best):
+        return repeating_command(run) if is_open else None
+    words = ["skymark", "run" if is_open else "tune", "--profile", run.manifest.profile]
+    words += ["--scenarios", f"{cell.scenario}:{cell.variant}"]
+    words += [word for k, v in sorted(cell.axes.items()) for word in ("--axis", f"{k}={v}")]
+    words += ["--adapters", *(one.cell.adapter for one in best)]
+    if not is_open:
+        return shlex.join(words)
+    plan = run.manifest.plan
+    own = [name for name, source in plan.settings_from.items() if source == "command line"]
+    words += [w for name in own for w in ("--set", f"{name}={plan.settings[name]}")]
+    if any(len(one.rounds) < SECOND for one in best):
+        return shlex.join([*words, "--rounds", "3"])
+    if verdict.more_s is None:
+        return "skymark doctor"
+    whole_s = verdict.more_s + sum(one.measured_s for one in best)
+    return shlex.join([*words, "--time", f"{math.ceil(whole_s / MINUTE_S)}m", "--goal", "best"])
+
+
+def _can_be_tuned(run: Run) -> bool:
+    try:
+        return suite_named(run.declaration.suite).tuning is not None
+    except UsageError:
+        return False
+
+
+def _path_of(run: Run) -> str:
+    """Return the path of a run from here, or its name where it lies elsewhere."""
+    directory = run.directory.resolve()
+    here = Path.cwd()
+    return str(directory.relative_to(here) if directory.is_relative_to(here) else directory.name)
 
 
 def _verdict(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from skymark.execute.planner import load_profile, make_plan, plan_text, read_plan, write_plan
-from skymark.model.errors import UsageError
+from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.requests import Work
+from skymark.rundir.reader import read_manifest
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +25,16 @@ def test_a_plan_that_was_written_reads_back_as_the_same_plan(tmp_path, plan):
     assert path.read_text() == plan_text(plan)
     found = read_plan(path)
     assert (found, found.hash) == (plan, plan.hash)
+
+
+def test_the_directory_of_a_run_has_its_plan():
+    run = Path(__file__).parents[2] / "data" / "run"
+    assert read_plan(run) == read_manifest(run).plan
+
+
+def test_a_directory_that_is_no_run_has_no_plan(tmp_path):
+    with pytest.raises(RunDirectoryError, match="is no run"):
+        read_plan(tmp_path)
 
 
 def changed(plan, **update):

@@ -125,9 +125,9 @@ def build(make: ModuleType, tmp_path: Path) -> Build:
     return run
 
 
-def shown(run: Run, width: int = 200) -> list[str]:
+def shown(run: Run, width: int = 200, *, wide: bool = True) -> list[str]:
     output = io.StringIO()
-    print_report(run, Console(file=output, width=width))
+    print_report(run, Console(file=output, width=width), wide=wide)
     return output.getvalue().splitlines()
 
 
@@ -153,14 +153,14 @@ def test_a_table_has_the_columns_words_and_titles_of_the_declaration(build: Buil
     headings, first, second = text[start + 1 : start + 4]
     assert headings.split("  ")[0] == "adapter"
     assert headings.split()[1:] == [
-        "latency", "interval", "of", "best", "place", "×", "plain", "steps", "recall"
+        "latency", "±", "vs", "best", "order", "×", "plain", "steps", "recall"
     ]  # fmt: skip
     assert first.split()[:3] == ["swift", "101", "ms"]
     assert "100 %" in first
     assert "80" in first.split()
     assert "25 %" in second
     (legend,) = [line for line in text if line.startswith("bold:")]
-    assert "bold: none is shown to be quicker" in legend
+    assert "bold: shown to be the quickest" in legend
     assert legend.endswith("latency per answer")
 
 
@@ -173,7 +173,7 @@ def test_without_a_baseline_there_is_no_multiple_of_it(build: Build) -> None:
 
 def test_a_metric_that_only_some_scenarios_have_shows_where_there_is_room(build: Build) -> None:
     run = build(swift=SWIFT | {"depth_used": (7.0, 7.0, 7.0), "undeclared_x": (1.0, 2.0, 3.0)})
-    wide, narrow = "\n".join(shown(run)), "\n".join(shown(run, width=80))
+    wide, narrow = "\n".join(shown(run)), "\n".join(shown(run, wide=False))
     assert "depth used" in wide
     assert "undeclared x" in wide
     assert "depth used" not in narrow
@@ -186,7 +186,7 @@ def test_a_metric_that_only_some_scenarios_have_shows_where_there_is_room(build:
 def test_the_page_speaks_in_the_words_of_the_declaration(build: Build) -> None:
     page = render(build())
     assert "latency: share of the quickest in each scenario" in page
-    assert "none is shown to be quicker" in page
+    assert "shown to be the quickest" in page
     assert "“Quicker” and “slower” need both" in page
     assert "Plain loop" in page
     assert 'data-first="ascending"><button type="button" title="time of an answer">latency' in page

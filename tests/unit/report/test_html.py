@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 import shutil
 import subprocess
@@ -11,12 +12,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 
 from skymark.model.effort import Allotment
 from skymark.model.errors import SkymarkError
+from skymark.model.machine import SIMULATED
 from skymark.model.manifest import Pair
 from skymark.model.record import Cause, Status
 from skymark.report.html import render, write_html
+from skymark.report.terminal import print_report
 from skymark.report.text import facts_of
 from skymark.rundir.reader import Run, open_run
 from tests.conftest import BROWSERS
@@ -94,8 +98,13 @@ def test_every_chart_says_in_words_what_it_shows(page: str) -> None:
 
 def test_a_line_parts_the_groups_whose_order_is_shown(page: str) -> None:
     table = page.split("<h3", 2)[1]
-    rows = re.findall(r'<tr( class="\w+")?>\n<th scope="row"[^>]*>([\w.]+)', table)
-    assert [kind for kind, _ in rows] == [' class="leads"', ' class="opens"', "", ' class="opens"']
+    rows = re.findall(r'<tr( class="[\w ]+")?>\n<th scope="row"[^>]*>([\w.]+)', table)
+    assert [kind for kind, _ in rows] == [
+        ' class="leads wins"',
+        ' class="opens"',
+        "",
+        ' class="opens"',
+    ]
     assert '<td data-value="2">2–3</td>' in table
     assert "Within a group the order is not shown" in page
 
@@ -168,6 +177,67 @@ def test_cells_that_are_not_ranked_show_why(page: str) -> None:
         assert text in page
 
 
+def cards_of(html: str) -> str:
+    return html.split('<ul class="cards"', 1)[1].split("</ul>", 1)[0]
+
+
+def words_of(html: str) -> str:
+    """The text of a page's part, without tags."""
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+def test_the_title_is_the_question_and_a_card_has_the_answer(page: str) -> None:
+    question = "Which loader is fastest on TAB-1 and PC-1?"
+    assert f"<title>{question} · skymark</title>" in page
+    assert f"<h1>{question}</h1>" in page
+    assert page.index('class="cards"') < page.index('class="tiles"')
+    card = words_of(cards_of(page))
+    assert card.startswith('aria-label="Verdicts"> ✓ Decided TAB-1:small: tf.data is fastest')
+    assert "Next: skymark tune --profile ci_cpu --scenarios TAB-1:small --adapters tfdata" in card
+    assert cards_of(page).count("<svg") == 4
+
+
+def test_an_undecided_scenario_has_a_mark_no_tick_and_a_command_that_decides_it(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    records = [
+        make.measured(make.cell("TAB-1", name), make.rounds_of(speed, name=name, noise=0.05))
+        for name, speed in (("numpy", 1000), ("grain", 1010))
+    ]
+    run = open_run(make.write_run(tmp_path / "run", records))
+    html = render(run)
+    card = words_of(cards_of(html))
+    assert "? Undecided TAB-1:small is not decided: " in card
+    assert "✓" not in html.split('id="verification"')[0].split("<body>")[1]
+    assert 'class="leads wins"' not in html
+    wanted = "Next: skymark run --profile ci_cpu --scenarios TAB-1:small --adapters "
+    assert wanted in card
+    assert card.endswith("--goal best")
+    assert f"Repeat this run: skymark run --plan {run.directory.name}" in words_of(html)
+
+
+def test_a_disturbed_or_simulated_machine_is_told_first_on_the_page_and_in_the_terminal(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    load = make.MACHINE.load.model_copy(update={"cpu_busy_share": 0.34})
+    limits = make.MACHINE.limits.model_copy(update={"container": SIMULATED})
+    machine = make.MACHINE.model_copy(update={"load": load, "limits": limits})
+    records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name="numpy"))]
+    run = open_run(make.write_run(tmp_path / "run", records, machine=machine))
+    html, output = words_of(render(run)), io.StringIO()
+    print_report(run, Console(file=output, width=200))
+    for text in ("other programs use 34% of the processor", "the machine was simulated"):
+        assert text in html.split("Overview")[0]
+        assert f"! {text}" in output.getvalue()
+    assert "! Disturbed other programs" in html
+    assert "! Simulated the machine" in html
+
+
+def test_a_warning_stands_in_words_below_its_table(page: str) -> None:
+    table = page.split("<h3", 2)[1]
+    assert "! PyTorch DataLoader: 1 process(es) outlived the adapter and were ended." in table
+
+
 def test_a_side_of_a_comparison_in_pairs_says_which_it_is(make: ModuleType, tmp_path: Path) -> None:
     duet = Pair(side="baseline", partner="run-01", commit="c" * 40)
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
@@ -228,7 +298,7 @@ def test_a_scenario_without_timed_batches_has_no_wait_chart(
     rounds = [one.model_copy(update={"samples": none}) for one in make.rounds_of(1000)]
     records = [make.measured(make.cell("PR-1", "numpy"), rounds)]
     html = render(open_run(make.write_run(tmp_path / "run", records)))
-    assert "wait, ms: p50" not in html
+    assert "wait: p50" not in html
 
 
 def test_the_file_is_written_whole_or_not_at_all(saved: Run, tmp_path: Path) -> None:
@@ -248,7 +318,7 @@ const order = () => [...table.tBodies[0].rows].map((row) => row.cells[0].innerTe
 const press = (text) => [...table.querySelectorAll("th button")]
   .find((one) => one.textContent === text).click();
 const seen = [order()];
-for (const text of ["adapter", "peak mem", "samples/s", "samples/s"]) {
+for (const text of ["loader", "peak mem", "samples/s", "samples/s"]) {
   press(text);
   seen.push(order());
 }

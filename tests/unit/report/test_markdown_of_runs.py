@@ -29,7 +29,7 @@ def test_a_run_has_its_places_and_groups_in_markdown(saved: Run) -> None:
     text = run_markdown(saved)
     head, *lines = rows_of(text)
     rows = {row[0]: row for row in reversed(lines)}
-    place = head.index("place")
+    place = head.index("order")
     assert rows["**tf.data**"][place] == "1"
     assert rows["Google Grain"][place] == "2–3 ┐"
     assert rows["PyTorch DataLoader"][place] == "2–3 ┘"

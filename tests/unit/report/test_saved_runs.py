@@ -72,7 +72,7 @@ def test_the_csv_export_has_every_figure_as_before(run: Run, tmp_path: Path) -> 
 
 def test_the_table_in_the_terminal_is_as_before(run: Run) -> None:
     shown = io.StringIO()
-    print_report(run, Console(file=shown, width=300))
+    print_report(run, Console(file=shown, width=300), wide=True)
     assert shown.getvalue().splitlines()[1:] == EXPECTED["table"]
 
 

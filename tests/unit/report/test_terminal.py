@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -12,14 +13,15 @@ from rich.console import Console
 
 from skymark.model.record import Cause, StabilityWarning, Status
 from skymark.report.html import render
+from skymark.report.markdown import run_markdown
 from skymark.report.ranking_table import ranked
 from skymark.report.terminal import print_report
 from skymark.rundir.reader import Run, open_run
 
 
-def shown(run: Run, width: int = 140) -> str:
+def shown(run: Run, width: int = 140, *, wide: bool = False) -> str:
     output = io.StringIO()
-    print_report(run, Console(file=output, width=width))
+    print_report(run, Console(file=output, width=width), wide=wide)
     return output.getvalue()
 
 
@@ -35,13 +37,46 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(saved: Run, wid
     assert line_of(text, "numpy").split()[:3] == ["numpy", "60.0", "k"]
 
 
-def test_wider_terminals_show_more_columns(saved: Run) -> None:
-    headings = [len(line_of(shown(saved, width), "adapter").split()) for width in (80, 100, 140)]
+def test_wider_terminals_show_more_columns_and_wide_tables_all(saved: Run) -> None:
+    headings = [len(line_of(shown(saved, width), "loader").split()) for width in (60, 80, 100)]
+    headings.append(len(line_of(shown(saved, 60, wide=True), "loader").split()))
     assert headings == sorted(set(headings))
 
 
+def test_a_table_has_the_columns_that_decide_and_wide_ones_the_others(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    records = []
+    for name, speed in (("numpy", 1000), ("grain", 2000)):
+        rounds = make.rounds_of(speed, name=name)
+        rounds = [
+            one.model_copy(update={"metrics": one.metrics | {"cores_used": 1.7}}) for one in rounds
+        ]
+        records.append(make.measured(make.cell("TAB-1", name), rounds))
+    run = open_run(make.write_run(tmp_path / "run", records))
+    assert re.split("  +", line_of(shown(run), "loader")) == [
+        *("loader", "samples/s", "±", "vs best", "order", "median wait", "p99 wait"),
+        *("CPU s per 1000", "cores used", "memory"),
+    ]
+    assert "× numpy" not in shown(run)
+    assert "× numpy" in shown(run, wide=True)
+
+
+def test_bold_is_a_row_that_is_shown_to_be_the_best(make: ModuleType, tmp_path: Path) -> None:
+    for name, speed, won in (("tied", 1000, []), ("decided", 2000, ["grain"])):
+        records = [
+            make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name="numpy")),
+            make.measured(make.cell("TAB-1", "grain"), make.rounds_of(speed, name="grain")),
+        ]
+        run = open_run(make.write_run(tmp_path / name, records))
+        rows = ranked(run.records, run.declaration)
+        assert [row.record.cell.adapter for row in rows if row.wins] == won
+        bold = re.findall(r"\*\*Google Grain\*\*", run_markdown(run))
+        assert bool(bold) is bool(won)
+
+
 def test_the_fastest_comes_first_and_ratios_are_to_it_and_to_the_baseline(saved: Run) -> None:
-    text = shown(saved)
+    text = shown(saved, wide=True)
     order = [line.split()[0] for line in text.splitlines() if line.split(" ")[0] in ADAPTERS]
     assert order[:4] == ["tfdata", "grain", "pytorch", "numpy"]
     assert "100 %" in line_of(text, "tfdata")

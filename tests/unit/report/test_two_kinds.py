@@ -71,7 +71,7 @@ def test_every_report_shows_it_apart_with_the_reason(
     text = output.getvalue()
     assert f"not ranked: {WHY}" in text
     shown = text.partition("not ranked")[2].splitlines()
-    assert shown[1].split()[:3] == ["adapter", "epoch", "samples/s"]
+    assert shown[1].split()[:3] == ["loader", "epoch", "samples/s"]
     (grain,) = [line for line in shown if line.startswith("grain")]
     assert grain.split()[1:3] == ["2.01", "k"]
     page = run_markdown(run)

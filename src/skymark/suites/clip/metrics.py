@@ -262,6 +262,7 @@ DECLARATION = Declaration(
     suite="clip",
     metrics=METRICS,
     primary=SCORE,
+    noun="model",
     distributions=(
         Distribution(
             heading="batches, ms", column="encoder_ns", shown=Shown(format="milliseconds")

@@ -211,7 +211,7 @@ METRICS = (
         unit="ns",
         description="wait for the first batch in ms",
         better="lower",
-        shown=Shown(format="milliseconds", gives_way=4),
+        shown=Shown(format="milliseconds", gives_way=7),
     ),
     Metric(
         name="epoch_restart_ns",
@@ -224,30 +224,30 @@ METRICS = (
     *(
         Metric(
             name=f"wait_p{share}_ns",
-            heading=f"p{share} ms",
+            heading=heading,
             unit="ns",
-            description=f"{share_in_words} wait for a batch in ms",
+            description=f"{share_in_words} wait for a batch",
             better="lower",
             pooled=True,
-            shown=Shown(format="milliseconds", gives_way=gives_way),
+            shown=Shown(format="duration", divisor=1e9, gives_way=gives_way),
         )
-        for share, share_in_words, gives_way in (
-            (50, "median", 2),
-            (95, "95th percentile of the", 8),
-            (99, "99th percentile of the", 3),
+        for share, heading, share_in_words, gives_way in (
+            (50, "median wait", "median", 2),
+            (95, "p95 wait", "95th percentile of the", 8),
+            (99, "p99 wait", "99th percentile of the", 3),
         )
     ),
     Metric(
         name="cpu_s_per_1000_samples",
-        heading="CPU s/1k",
+        heading="CPU s per 1000",
         unit="s",
         description="CPU seconds of the whole process tree per 1000 samples",
         better="lower",
-        shown=Shown(digits=2, gives_way=7),
+        shown=Shown(digits=2, gives_way=5),
     ),
     Metric(
         name="cores_used",
-        heading="cores",
+        heading="cores used",
         description="cores that the whole process tree kept busy in the measured epochs",
         scale="linear",
         shown=Shown(digits=2, gives_way=6),
@@ -266,7 +266,7 @@ METRICS = (
     ),
     Metric(
         name="peak_pss_bytes",
-        heading="peak mem",
+        heading="memory",
         unit="B",
         description="peak proportional set size of the process tree",
         better="lower",
@@ -382,10 +382,11 @@ DECLARATION = Declaration(
     suite="loading",
     metrics=METRICS,
     primary="samples_per_s",
+    noun="loader",
     baseline="numpy",
     spreads=(
         Spread(
-            heading="wait, ms",
+            heading="wait",
             metrics=("wait_p50_ns", "wait_p95_ns", "wait_p99_ns"),
             labels=("p50", "p95", "p99"),
         ),
