@@ -34,7 +34,9 @@ class ImageTextPairs(Scenario):
     encoded_media: ClassVar = True
     holds_lock: ClassVar = True
     native_tolerance: ClassVar = 1.0
-    native_mean_tolerance: ClassVar = 0.03
+    # Of the 810 small images FFmpeg's bicubic filter differs by 0.033 from Pillow's in the worst;
+    # Pillow's bilinear filter differs by 0.040 in the worst of 200.
+    native_mean_tolerance: ClassVar = 0.035
     columns: ClassVar = ("jpeg", "caption")
     version: ClassVar = 2
 
