@@ -19,7 +19,7 @@ from skymark.report.comparison_tables import STYLES
 from skymark.report.html import page_environment
 from skymark.report.judgement import NamedCell
 from skymark.report.pytest_benchmark import run_at
-from skymark.report.text import plain, writer
+from skymark.report.text import noun_of, plain, writer
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.reader import Run
 from skymark.statistics.change_points import change_points
@@ -37,6 +37,12 @@ class Change(Frozen):
     difference: Difference
     """The new level beside the one before."""
 
+    @property
+    def text(self) -> str:
+        """The change in per cent, such as ``+12%``."""
+        ratio = self.difference.ratio
+        return "from zero" if ratio is None else f"{ratio.value - 1:+.0%}"
+
 
 class CellHistory(NamedCell):
     """One cell over the runs that measured it as the newest of them did."""
@@ -44,6 +50,8 @@ class CellHistory(NamedCell):
     run_ids: tuple[str, ...]
     values: tuple[float, ...]
     """Of the primary metric, one per run."""
+    data: str | None = None
+    """The user's name for the real data; null for synthetic data."""
     changes: tuple[Change, ...]
     other_runs: int
     """Runs left out, because the cell's settings or definition were others."""
@@ -54,6 +62,8 @@ class History(Frozen):
 
     run_ids: tuple[str, ...]
     metric: Metric
+    noun: str = "adapter"
+    """The word for an adapter in tables."""
     practical: float
     cells: tuple[CellHistory, ...]
 
@@ -127,22 +137,29 @@ def history_of(runs: Sequence[Run], practical: float = PRACTICAL) -> History:
                 f"{run.manifest.run_id} and {newest.manifest.run_id} are of different suites; "
                 "name the runs of one suite only"
             )
-    found: dict[str, list[tuple[str, Record]]] = {}
+    found: dict[tuple[str, str | None], list[tuple[str, Record]]] = {}
     metric = newest.declaration.primary_metric
     for run in runs:
+        data = {one.cell.id: one.data and one.data.name for one in run.manifest.plan.cells}
         for id, record in run.by_id.items():
             if record.status is Status.OK and metric.name in record.metrics:
-                found.setdefault(id, []).append((run.manifest.run_id, record))
+                found.setdefault((id, data.get(id)), []).append((run.manifest.run_id, record))
     return History(
         run_ids=tuple(run.manifest.run_id for run in runs),
         metric=metric,
+        noun=noun_of(newest.declaration),
         practical=practical,
-        cells=tuple(_cell(all_, newest.declaration, practical) for all_ in found.values()),
+        cells=tuple(
+            _cell(all_, data, newest.declaration, practical) for (_, data), all_ in found.items()
+        ),
     )
 
 
 def _cell(
-    found: Sequence[tuple[str, Record]], declaration: Declaration, practical: float
+    found: Sequence[tuple[str, Record]],
+    data: str | None,
+    declaration: Declaration,
+    practical: float,
 ) -> CellHistory:
     metric, newest = declaration.primary_metric, found[-1][1]
     same = [(run, record) for run, record in found if record.cell_hash == newest.cell_hash]
@@ -154,6 +171,7 @@ def _cell(
         cell_id=newest.cell.id,
         label=newest.cell.label,
         adapter=newest.cell.adapter,
+        data=data,
         run_ids=run_ids,
         values=values,
         changes=tuple(
@@ -185,10 +203,16 @@ class Line:
     points: str
     changes: tuple[float, ...]
     """Where its level changed."""
+    description: str
+    """The line in words."""
+    name: str
+    """The scenario, and its data where it is real."""
+    height: int = HEIGHT
 
 
-def line_of(cell: CellHistory) -> Line:
+def line_of(cell: CellHistory, metric: Metric) -> Line:
     """Return the line of a cell: runs are equally far apart, the lowest value lies at the foot."""
+    write = writer(metric)
     low, high = min(cell.values), max(cell.values)
     width, length = (high - low) or 1.0, max(len(cell.values) - 1, 1)
     span = HEIGHT - 2 * ROOM
@@ -198,7 +222,18 @@ def line_of(cell: CellHistory) -> Line:
     )
     starts = {change.run_id for change in cell.changes}
     marks = (place for place, run in enumerate(cell.run_ids) if run in starts)
-    return Line(cell, " ".join(points), tuple(100 * (place - 0.5) / length for place in marks))
+    return Line(
+        cell,
+        " ".join(points),
+        tuple(100 * (place - 0.5) / length for place in marks),
+        f"{len(cell.values)} runs from {write(low)} to {write(high)}",
+        name_of(cell),
+    )
+
+
+def name_of(cell: CellHistory) -> str:
+    """Return the scenario of a series, and its data where it is real."""
+    return cell.label if cell.data is None else f"{cell.label} on {cell.data}"
 
 
 def write_history(history: History, path: Path, home: str | None = None) -> None:
@@ -215,7 +250,7 @@ def write_history(history: History, path: Path, home: str | None = None) -> None
     environment = page_environment()
     environment.filters["written"] = writer(history.metric)
     page = environment.get_template("history.html.j2").render(
-        history=history, lines=[line_of(cell) for cell in history.cells], height=HEIGHT, home=home
+        history=history, lines=[line_of(cell, history.metric) for cell in history.cells], home=home
     )
     with named_by_user(path):
         write_whole(path, page.encode(), durable=False)
@@ -228,7 +263,7 @@ LONGEST_LINE = 30
 def print_history(history: History, console: Console) -> None:
     """Print a line per cell: its last values as bars, the newest, and where its level changed."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for heading in ("scenario", "adapter"):
+    for heading in ("scenario", history.noun):
         table.add_column(heading, overflow="fold")
     for heading in ("runs", "first", "last"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -237,7 +272,7 @@ def print_history(history: History, console: Console) -> None:
     write = writer(history.metric)
     for cell in history.cells:
         table.add_row(
-            Text(plain(cell.label)),
+            Text(plain(name_of(cell))),
             Text(plain(cell.adapter)),
             Text(f"{len(cell.values)}"),
             Text(write(cell.values[0])),
@@ -251,7 +286,7 @@ def print_history(history: History, console: Console) -> None:
     changed = sum(bool(cell.changes) for cell in history.cells)
     console.print(
         Text(
-            f"{len(history.run_ids)} runs · {changed} of {len(history.cells)} cells changed  "
+            f"{len(history.run_ids)} runs · {changed} of {len(history.cells)} series changed  "
             f"(a change counts from {history.practical:.0%} on)"
         )
     )
@@ -266,6 +301,4 @@ def bars(values: Sequence[float]) -> str:
 
 
 def _change(change: Change) -> Text:
-    ratio, verdict = change.difference.ratio, change.difference.verdict
-    share = "from zero" if ratio is None else f"{ratio.value - 1:+.0%}"
-    return Text(f"{share} at {plain(change.run_id)}", STYLES[verdict])
+    return Text(f"{change.text} at {plain(change.run_id)}", STYLES[change.difference.verdict])

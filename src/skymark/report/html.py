@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache, Environment
     from jinja2.bccache import Bucket
 
-    from skymark.model.record import Cell
+    from skymark.model.record import Cell, StabilityWarning
     from skymark.report.chart import Axis
     from skymark.report.ranking_table import Filled
     from skymark.rundir.reader import Run
@@ -35,7 +35,7 @@ def page_environment() -> Environment:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ModuleNotFoundError as error:
         raise SkymarkError("a page needs jinja2; run: pip install 'skymark[report]'") from error
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("skymark.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -45,6 +45,8 @@ def page_environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["word"] = word
+    return environment
 
 
 @cache
@@ -67,6 +69,20 @@ def _compiled_templates() -> BytecodeCache:
             self._code[bucket.key] = bucket.bytecode_to_string()
 
     return InMemory()
+
+
+WORDS = {
+    "busy-machine": "Disturbed",
+    "load-average": "Disturbed",
+    "cpu-throttled": "Disturbed",
+    "rehearsal": "Simulated",
+}
+"""The word at the head of a page for a machine's warning, by kind."""
+
+
+def word(warning: StabilityWarning) -> str:
+    """Return the effect of a machine's warning on the run in a word."""
+    return WORDS.get(warning.kind, "Warning")
 
 
 def visible(value: Any) -> Any:

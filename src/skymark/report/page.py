@@ -156,12 +156,6 @@ class Card:
     """None where no command helps."""
 
     @property
-    def mark(self) -> str:
-        """The outcome in a word, which stands before any colour."""
-        words = {True: "Decided", False: "Undecided", None: "Not compared"}
-        return words[self.verdict.decided]
-
-    @property
     def rows(self) -> tuple[Row, ...]:
         """The best rows, with all that are tied for first as far as there is room."""
         return self.table.rows[:MOST_IN_CARD]

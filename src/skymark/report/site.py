@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from skymark.machine.fitness import fitness_warnings
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.model.record import UNSAFE, Status
+from skymark.model.record import UNSAFE, StabilityWarning, Status
 from skymark.plain_files import named_by_user, write_whole
-from skymark.report.history import history_of, in_order_of_time, run_directories, write_history
+from skymark.report.history import (
+    History,
+    history_of,
+    in_order_of_time,
+    line_of,
+    name_of,
+    run_directories,
+    write_history,
+)
+from skymark.report.history import Line as Trend
 from skymark.report.html import page_environment, render
+from skymark.report.verdicts import ScenarioVerdict, question_of, verdicts_of
 from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import PRACTICAL
 
 INDEX = "index.html"
 HOME_OF_RUN, HOME_OF_HISTORY = f"../../{INDEX}", f"../{INDEX}"
 LONGEST_NAME = 100
+MOST_TRENDS = 3
+"""Series beside a verdict."""
+MOST_CHANGES = 10
+"""Changes in the index; the history shows all."""
 
 Kind = tuple[str, str]
 """A suite and the key of a kind of machine: runs of one kind have a history."""
@@ -54,6 +69,45 @@ class Line:
     def left_out(self) -> int:
         """The number of planned cells that nothing was measured of: skipped, without a record."""
         return self.run.counts.get(Status.SKIPPED, 0) + len(self.run.missing)
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The newest verdict on a scenario, with the series of its best adapters."""
+
+    verdict: ScenarioVerdict
+    run: Run
+    page: str
+    trends: tuple[tuple[str, Trend], ...]
+    """Name and line of each best adapter that has several runs."""
+
+    @property
+    def warnings(self) -> tuple[StabilityWarning, ...]:
+        """The warnings of the run's machine."""
+        return fitness_warnings(self.run.manifest.machine)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A change of a series' level, in words."""
+
+    text: str
+    page: str
+    """The report of the first run of the new level."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The runs of one suite on one kind of machine."""
+
+    name: str
+    question: str
+    """The question that the newest run answers."""
+    history: str | None
+    """The address of its history; None for a single run."""
+    latest: tuple[Latest, ...]
+    changes: tuple[Changed, ...]
+    """The newest first."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +155,14 @@ def write_site(places: Iterable[Path], output: Path, practical: float = PRACTICA
     ]
     for line in lines:
         _write(output / line.page, render(line.run, HOME_OF_RUN))
-    for kind, address in histories.items():
-        write_history(history_of(kinds[kind], practical), output / address, HOME_OF_HISTORY)
-    _write(output / INDEX, _index(lines, problems))
+    pages = {line.run.manifest.run_id: line.page for line in lines}
+    machines = []
+    for kind, same in kinds.items():
+        history, address = history_of(same, practical), histories.get(kind)
+        if address is not None:
+            write_history(history, output / address, HOME_OF_HISTORY)
+        machines.append(_machine(same, history, address, pages))
+    _write(output / INDEX, _index(list(reversed(machines)), lines, problems))
     return Site(output / INDEX, len(runs), len(histories), tuple(problems))
 
 
@@ -133,9 +192,57 @@ def _name(text: str) -> str:
     return f"{name[:LONGEST_NAME]}-{sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _index(lines: Sequence[Line], problems: Sequence[str]) -> str:
+def _machine(
+    runs: Sequence[Run], history: History, address: str | None, pages: Mapping[str, str]
+) -> Machine:
+    """Return the newest verdict on each scenario, and the changes over runs."""
+    newest = runs[-1]
+    trends = defaultdict(list)
+    for cell in history.cells:
+        if len(cell.values) > 1:
+            trends[name_of(cell)].append(line_of(cell, history.metric))
+    latest: dict[str, Latest] = {}
+    for run in reversed(runs):
+        data = {one.cell.label: one.data and one.data.name for one in run.manifest.plan.cells}
+        for verdict in verdicts_of(run):
+            name = (
+                f"{verdict.label} on {data[verdict.label]}"
+                if data[verdict.label]
+                else verdict.label
+            )
+            lines = tuple(
+                (run.declaration.adapter_name(line.cell.adapter), line)
+                for line in trends[name]
+                if line.cell.adapter in verdict.best
+            )
+            latest.setdefault(
+                name, Latest(verdict, run, pages[run.manifest.run_id], lines[:MOST_TRENDS])
+            )
+    order = {id: at for at, id in enumerate(history.run_ids)}
+    changes = sorted(
+        ((cell, change) for cell in history.cells for change in cell.changes),
+        key=lambda pair: order[pair[1].run_id],
+        reverse=True,
+    )
+    return Machine(
+        name=newest.manifest.machine.name,
+        question=question_of(newest),
+        history=address,
+        latest=tuple(latest.values()),
+        changes=tuple(
+            Changed(
+                f"{newest.declaration.adapter_name(cell.adapter)} on {name_of(cell)}: "
+                f"{change.text} {history.metric.heading} since {change.run_id}",
+                pages[change.run_id],
+            )
+            for cell, change in changes[:MOST_CHANGES]
+        ),
+    )
+
+
+def _index(machines: Sequence[Machine], lines: Sequence[Line], problems: Sequence[str]) -> str:
     template = page_environment().get_template("site.html.j2")
-    return template.render(lines=lines, problems=problems)
+    return template.render(machines=machines, lines=lines, problems=problems)
 
 
 def _write(path: Path, page: str) -> None:

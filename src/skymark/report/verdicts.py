@@ -46,6 +46,11 @@ class ScenarioVerdict(Frozen):
     sentences: tuple[str, ...]
 
     @property
+    def mark(self) -> str:
+        """The outcome as a sign and a word; only a decision has a tick."""
+        return {True: "✓ Decided", False: "? Undecided", None: "– Not compared"}[self.decided]
+
+    @property
     def text(self) -> str:
         """The sentences as one paragraph."""
         return " ".join(self.sentences)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -11,9 +12,10 @@ from types import ModuleType
 import pytest
 
 from skymark.cli.main import main
+from skymark.model.data import DataTaken
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.manifest import Pair
-from skymark.report.history import bars, history_of, runs_in, write_history
+from skymark.report.history import bars, history_of, name_of, runs_in, write_history
 from skymark.rundir.reader import Run
 from skymark.statistics.difference import Verdict
 
@@ -83,7 +85,7 @@ def test_the_command_shows_bars_and_changes(
     text = capsys.readouterr().out
     assert "% at run-05" in text
     assert "█" in text
-    assert "11 runs · 1 of 2 cells changed  (a change counts from 5% on)" in text
+    assert "11 runs · 1 of 2 series changed  (a change counts from 5% on)" in text
     assert main(["history", str(directory), "--practical", "0.5", "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert [cell["changes"] for cell in cells] == [[], []]
@@ -92,6 +94,32 @@ def test_the_command_shows_bars_and_changes(
 def test_runs_of_other_settings_are_left_out_and_counted(series: Series) -> None:
     found = history_of(read(series([1000] * 5, settings={"workers": 8})))
     assert [(len(cell.values), cell.other_runs) for cell in found.cells] == [(4, 1), (4, 1)]
+
+
+def on_data(run: Run, name: str) -> Run:
+    """Return a run whose records say that they are of real data."""
+    data = DataTaken(name=name, noun="rows", taken=2000, found=2000)
+    cells = tuple(one.model_copy(update={"data": data}) for one in run.manifest.plan.cells)
+    plan = run.manifest.plan.model_copy(update={"cells": cells})
+    records = tuple(one.model_copy(update={"cell_hash": f"of-{name}"}) for one in run.records)
+    manifest = run.manifest.model_copy(update={"plan": plan})
+    return dataclasses.replace(run, manifest=manifest, records=records)
+
+
+@pytest.mark.parametrize("other", [1, 3])
+def test_a_run_on_other_data_has_a_series_of_its_own(series: Series, other: int) -> None:
+    runs = read(series([1000] * 4))
+    runs[other] = on_data(runs[other], "./table.csv")
+    found = history_of(runs)
+    lengths = {(one.adapter, one.data): len(one.values) for one in found.cells}
+    assert lengths == {
+        ("numpy", None): 3, ("grain", None): 3,
+        ("numpy", "./table.csv"): 1, ("grain", "./table.csv"): 1,
+    }  # fmt: skip
+    assert [one.other_runs for one in found.cells] == [0] * 4
+    assert {name_of(one) for one in found.cells} == {
+        "TAB-1:small", "TAB-1:small on ./table.csv"
+    }  # fmt: skip
 
 
 def test_runs_of_another_machine_are_refused(

@@ -82,3 +82,43 @@ def test_a_site_without_a_readable_run_is_refused(results: Path, tmp_path: Path)
     with pytest.raises(UsageError, match="no run can be read: first: "):
         write_site([results / "first"], tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+def runs_of_speeds(
+    make: ModuleType, monkeypatch: pytest.MonkeyPatch, directory: Path, speeds: list[float]
+) -> Path:
+    """Write hourly runs in which numpy stays at 1000 and grain has these speeds."""
+    begin = make.BEGIN
+    for number, speed in enumerate(speeds):
+        monkeypatch.setattr(make, "BEGIN", begin + timedelta(hours=number))
+        records = [
+            make.measured(make.cell("TAB-1", name), make.rounds_of(rate, name=f"{number}{name}"))
+            for name, rate in (("numpy", 1000), ("grain", speed))
+        ]
+        make.write_run(directory / f"run-{number:02}", records)
+    return directory
+
+
+def test_the_index_begins_with_the_latest_verdicts_their_trends_and_what_changed(
+    make: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results = runs_of_speeds(make, monkeypatch, tmp_path / "results", [2000] * 6 + [3000] * 5)
+    text = write_site([results], tmp_path / "site").index.read_text("utf-8")
+    head, runs = text.split("All runs", 1)
+    assert "Which loader is fastest on TAB-1?" in head
+    assert '<span class="word">✓ Decided</span> <a href="runs/run-10/index.html">' in head
+    assert "TAB-1:small: Google Grain is fastest" in head
+    assert head.count("<polyline") == 1
+    assert re.search(r"Google Grain on TAB-1:small: \+\d\d% samples/s since run-06", head)
+    assert "run-06" in runs
+
+
+def test_an_undecided_verdict_has_no_tick_in_the_index(
+    make: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results = runs_of_speeds(make, monkeypatch, tmp_path / "results", [1001])
+    text = write_site([results], tmp_path / "site").index.read_text("utf-8")
+    assert "? Undecided" in text
+    assert "✓" not in text.split("<body>")[1]
+    assert '<span class="word">! Warning</span> 8 cores are visible but only 6 may be used' in text
+    assert "There is one run: nothing to compare yet." in text
