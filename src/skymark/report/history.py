@@ -140,7 +140,7 @@ def history_of(runs: Sequence[Run], practical: float = PRACTICAL) -> History:
     found: dict[tuple[str, str | None], list[tuple[str, Record]]] = {}
     metric = newest.declaration.primary_metric
     for run in runs:
-        data = {one.cell.id: one.data and one.data.name for one in run.manifest.plan.cells}
+        data = {one.cell.id: one.data.name if one.data else None for one in run.manifest.plan.cells}
         for id, record in run.by_id.items():
             if record.status is Status.OK and metric.name in record.metrics:
                 found.setdefault((id, data.get(id)), []).append((run.manifest.run_id, record))

@@ -203,7 +203,9 @@ def _machine(
             trends[name_of(cell)].append(line_of(cell, history.metric))
     latest: dict[str, Latest] = {}
     for run in reversed(runs):
-        data = {one.cell.label: one.data and one.data.name for one in run.manifest.plan.cells}
+        data = {
+            one.cell.label: one.data.name if one.data else None for one in run.manifest.plan.cells
+        }
         for verdict in verdicts_of(run):
             name = (
                 f"{verdict.label} on {data[verdict.label]}"
