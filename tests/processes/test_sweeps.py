@@ -215,7 +215,7 @@ def test_a_round_that_the_machine_may_have_spoilt_is_measured_again_in_a_new_pro
     assert record.status is Status.OK
     assert [one.round for one in record.rounds] == [0, 2, 3]
     (warning,) = (one for one in record.warnings if one.kind == "doubtful-round")
-    assert warning.message.startswith("round 2 did not count")
+    assert warning.message.startswith("round 2 was excluded")
     assert len({line["pid"] for line in bed.journal("measure")}) == 4
 
 
@@ -242,8 +242,8 @@ def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(be
         ("kill", Status.FAILED, "killed by signal 9"),
         ("exit", Status.FAILED, "exited with status 4"),
         ("hang", Status.TIMEOUT, "no result within 2 s"),
-        ("scribble", Status.FAILED, "sent what is no message: 'Segmentation"),
-        ("babble", Status.FAILED, "sent what is no message"),
+        ("scribble", Status.FAILED, "sent an invalid message: 'Segmentation"),
+        ("babble", Status.FAILED, "sent an invalid message"),
         ("divide", Status.FAILED, "Input should be a finite number"),
         ("absent", Status.SKIPPED, "uv pip install library"),
         ("unsupported", Status.UNSUPPORTED, "the library decodes no such images"),

@@ -235,7 +235,7 @@ def use(
     root, policy = root_of(cache_root), Policy(cache_policy)
     if policy is Policy.AUTO:
         choice = _choice(root, data, jobs, uses, known_rates(root))
-        note(f"cache policy auto: {choice.policy}, for {choice.reason}")
+        note(f"cache policy auto: {choice.policy} ({choice.reason})")
         policy = choice.policy
         if policy is Policy.PREBUILT:  # nobody has built it
             policy = Policy.SHARED

@@ -36,7 +36,7 @@ from skymark.model.venv import VenvSpec
 from skymark.suite.contract import SeenBy
 
 CUDA_VARIABLE = "SKYMARK_CUDA"
-"""Major version of CUDA to take whatever the driver is, as images do that hold one of them."""
+"""Major version of CUDA to use with any driver; images with the builds of one version set it."""
 
 CUDA: Mapping[str, Target] = {"12": "cuda12", "13": "cuda13"}
 
@@ -53,17 +53,17 @@ def target_of(
 ) -> Target:
     """Return the target whose packages serve a platform on this machine.
 
-    A simulated machine has a CPU only. A GPU whose driver cannot be asked gets the target that
-    works with all drivers.
+    A simulated machine has a CPU only. A GPU with a driver of unknown version gets the target
+    that works with all drivers.
 
     Args:
-        platform: a plan's.
+        platform: the plan's platform.
         variables: environment variables; they may name CUDA's version.
         version_of: returns the driver's version, given the root of its files.
-        root: where the driver's files are looked for.
+        root: root of the driver's files.
 
     Raises:
-        UsageError: a variable names a version of CUDA that no library is pinned for.
+        UsageError: a variable names a version of CUDA without pinned libraries.
     """
     if platform == "cpu" or container_of(root) == SIMULATED:
         return "cpu"
@@ -97,7 +97,7 @@ PINS: Mapping[Target, str] = {
     "cuda13": "container-gpu-cuda13.txt",
     "tpu": "container-tpu.txt",
 }
-"""Files below ``requirements/`` with the libraries that are asked."""
+"""Files below ``requirements/`` with the libraries of the check."""
 
 
 def require_accelerator(
@@ -109,20 +109,20 @@ def require_accelerator(
     root: Path = Path("/"),
     variables: Mapping[str, str] = os.environ,
 ) -> None:
-    """Return if JAX and torch, whichever of them is there, compute on the accelerator.
+    """Require that JAX and torch, if installed, compute on the accelerator.
 
     Args:
         platform: ``cpu``, which every machine has, ``gpu`` or ``tpu``.
-        announce: told that a simulated machine does without, and that a venv is being made.
-        own: ask pinned builds of them in a venv of its own, made on first use; else those
-            of the running interpreter.
-        asks: whether libraries are asked; else the driver alone is, and a run's workers ask the
+        announce: callback for messages about a simulated machine or a venv in the making.
+        own: check pinned builds in a venv of its own, made on first use; else the builds of the
+            running interpreter.
+        asks: check the libraries; else only the driver, because a run's workers check the
             libraries that they import.
-        root: where device files are looked for.
+        root: root of the device files.
         variables: environment variables, which may name the version of CUDA.
 
     Raises:
-        UsageError: one of them sees none, the GPU is not fit for it, or there is no driver at all.
+        UsageError: a library sees no accelerator, the GPU is not fit for it, or there is no driver.
         VenvBuildError: the venv could not be made.
     """
     if platform == "cpu":
@@ -148,8 +148,8 @@ def require_accelerator(
     seen = faults_by_library(platform, python)
     if not seen:
         raise UsageError(
-            f"neither JAX nor torch is installed for {python}, so nothing can say whether the "
-            f"{name} works; pip install 'skymark[{platform}]', or leave out --env current"
+            f"neither JAX nor torch is installed for {python}, so skymark cannot check the "
+            f"{name}; pip install 'skymark[{platform}]', or leave out --env current"
         )
     for library, fault in seen.items():
         if fault is not None:
@@ -159,17 +159,17 @@ def require_accelerator(
 def require_fit_gpus(
     builds: Mapping[str, int], variables: Mapping[str, str], root: Path = Path("/")
 ) -> None:
-    """Return if nothing that NVIDIA's driver tells keeps programs from its GPUs.
+    """Require that NVIDIA's driver reports no fault that stops programs on its GPUs.
 
-    Where it tells nothing, as in a container without its library NVML, only its age is looked at.
+    Without the driver's library NVML, as in some containers, only the driver's age is checked.
 
     Args:
-        builds: major version of CUDA by the library that is to be used.
-        variables: environment variables, which say which GPUs are seen, and how much of one.
-        root: where the driver's files are looked for.
+        builds: major version of CUDA by library.
+        variables: environment variables, with the visible GPUs and the share of one.
+        root: root of the driver's files.
 
     Raises:
-        UsageError: something does; the message has the fault's kind.
+        UsageError: there is a fault; the message has its kind.
     """
     driver = nvidia_driver()
     cuda = None if driver is None else driver.cuda
@@ -188,11 +188,11 @@ def require_fit_gpus(
 
 
 def python_of_accelerator(platform: Platform, *, own: bool) -> Path:
-    """Return the interpreter whose libraries are asked, where its venv is made already.
+    """Return the interpreter for the check of libraries; make no venv.
 
     Args:
         platform: ``gpu`` or ``tpu``.
-        own: the venv of pinned builds; else, and where it is not made yet, the running one.
+        own: use the venv of pinned builds if it exists; else the running interpreter.
     """
     venvs, spec = Venvs(cache_directory()), accelerator_venv(target_of(platform))
     if own and venvs.is_built(spec):
@@ -205,14 +205,14 @@ def faults_by_library(platform: Platform, python: Path) -> dict[str, str | None]
 
     Args:
         platform: ``gpu`` or ``tpu``.
-        python: the interpreter whose libraries are asked.
+        python: interpreter with the libraries.
     """
     seen = seen_devices(LIBRARIES[platform], platform, python)
     return {name: answer.fault for name, answer in seen.items() if not answer.absent}
 
 
 def accelerator_venv(target: Target) -> VenvSpec:
-    """Return the venv whose libraries are asked for an accelerator."""
+    """Return the venv of the libraries that check an accelerator."""
     return VenvSpec(name="accelerator", locked=PINS[target], target=target)
 
 

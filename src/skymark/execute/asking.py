@@ -1,7 +1,7 @@
-"""Interpreters of workers, and the accelerators that libraries see in them, all asked at once.
+"""Interpreters of workers, and the accelerators that libraries see in them, queried in parallel.
 
-A worker of one of the adapters answers and ends, because a library keeps a device until its process
-ends. The worker's parent stays for the rounds: one import serves both.
+A worker answers and ends, because a library keeps a device until its process ends. The worker's
+parent stays for the rounds: one import serves both.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ ABSENT = "LibraryAbsentError"
 
 
 class Question(NamedTuple):
-    """Equal questions have one answer."""
+    """The query of a library's accelerators; equal queries have one answer."""
 
     library: SeenBy
     python: str
     variables: tuple[tuple[str, str], ...]
-    """Those of the adapter that choose devices."""
+    """Environment variables of the adapter that choose devices."""
 
 
 @dataclass(frozen=True)
 class Asker:
-    """A group of cells whose library is asked."""
+    """A group of cells that needs the answer."""
 
     group: str
     library: DeviceLibrary
     start: Callable[[], WorkerProcess]
-    """Starts a worker of its adapter, which runs beside others."""
+    """Starts a worker of the group's adapter, beside others."""
 
 
 def question_of(library: DeviceLibrary, python: object) -> Question:
-    """Return the question that an adapter's library is asked in an interpreter."""
+    """Return the question to an adapter's library in an interpreter."""
     chosen = {k: v for k, v in library.variables.items() if k.startswith(DEVICE_VARIABLES)}
     return Question(library.name, str(python), tuple(sorted(chosen.items())))
 
@@ -58,13 +58,13 @@ def answers(
     """Ask each question once, several at a time.
 
     Args:
-        questions: with the groups that ask each; the first whose library is there answers.
-        timeout_s: how long a worker may take to start, and to answer.
-        at_once: workers that import at the same time; None for one on every second core, so that
-            the import is hardly slowed by others.
+        questions: the groups by question; the first group with an installed library answers.
+        timeout_s: limit for a worker's start, and for its answer.
+        at_once: workers that import at the same time; None for one per two cores, so that they
+            hardly slow one another.
 
     Returns:
-        The answers; none to questions of groups none of whose workers started.
+        The answers, without questions for which no worker started.
     """
     width = at_once or max(1, (os.cpu_count() or 1) // 2)
     found: dict[Question, SeenDevices] = {}
@@ -96,13 +96,13 @@ def answers(
 
 
 def _begun(question: Question, askers: Sequence[Asker]) -> WorkerProcess | None:
-    """Start the worker of the first of the askers, with the question; None if it did not."""
+    """Start the first asker's worker and send the question; None if it did not start."""
     measured = tuple(dict.fromkeys(one.library.measured for one in askers))
     try:
         worker = askers[0].start()
         worker.ask(question.library, measured)
     except WorkerError:
-        return None  # the group's own start tells, when it is measured
+        return None  # the group's measurement reports the failed start
     return worker
 
 
@@ -132,8 +132,7 @@ class Interpreters:
     target: Target = "cpu"
     """The kind of machine whose builds of libraries are taken."""
     package: Path | None = None
-    """The directory of another revision's package `skymark`, which workers are to run; None for
-    the one that runs."""
+    """Directory of another revision's package `skymark` for workers; None for this package."""
     seen: dict[Question, SeenDevices] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -71,7 +71,7 @@ class WorkerOutput:
     """The pipe that a worker's processes print into, and the log of the cell that they serve."""
 
     def __init__(self, log: Path) -> None:
-        """Make the pipe; a thread reads it until all who print into it have ended.
+        """Make the pipe; a thread reads it until all its writers have ended.
 
         Args:
             log: of the first cell.
@@ -92,7 +92,7 @@ class WorkerOutput:
 
     @contextmanager
     def handed_over(self) -> Iterator[None]:
-        """Leave the pipe's end to the worker that is started meanwhile, or close all of it."""
+        """Leave the pipe's end to the worker that is started in the context, or close the pipe."""
         started = False
         try:
             yield
@@ -103,7 +103,7 @@ class WorkerOutput:
                 self.close()
 
     def turn_to(self, log: Path) -> None:
-        """Send what is printed from now on to another cell's log, if that can be written."""
+        """Send further output to another cell's log, if that can be written."""
         with self._turn, suppress(OSError):
             self._take()
             if not self._has_ended and log != self._log.path:
@@ -112,12 +112,12 @@ class WorkerOutput:
                 self._log = other
 
     def flush(self) -> None:
-        """Write down what was printed until now."""
+        """Write all output in the pipe to the log."""
         with self._turn:
             self._take()
 
     def close(self) -> None:
-        """Write down what is left of processes that have ended."""
+        """Write the remaining output of ended processes."""
         self.flush()
         self._thread.join(LEAVE_S)
 

@@ -1,7 +1,7 @@
 """A run that several processes share: each claims free groups until none is left.
 
-They may come at any time, on one machine or on several that share a disk. If one dies, another
-takes over its groups and goes on with the rounds that are there.
+Processes may join at any time, on one machine or on several that share a disk. If one dies,
+another takes over its groups and continues after the rounds on disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from skymark.store.store import Store
 from skymark.store.storing import Stored, Storing
 
 POLL_S = 1.0
-"""Between two looks at groups that others have."""
+"""Time between two checks of groups that other processes hold."""
 
 
 class TakenGroup(NamedTuple):
@@ -54,14 +54,14 @@ class Groups:
         leases: Leases,
         poll_s: float = POLL_S,
     ) -> None:
-        """Order the groups, those that take the longest first: the last ones end soon then.
+        """Order the groups, longest first, so that all processes end at about the same time.
 
         Args:
-            suite: of the cells.
-            cells: those that are to be run; one that could not be set up, once more.
-            run: where their records go.
-            leases: of all processes that may run one of these groups, for this plan or another.
-            poll_s: between two looks at what others have.
+            suite: name of the cells' suite.
+            cells: cells to run, and cells whose set-up failed before.
+            run: directory of the records.
+            leases: leases shared by all processes that may run these groups, for any plan.
+            poll_s: time between two checks of the other processes' groups.
         """
         found: dict[str, list[PlannedCell]] = {}
         for planned in cells:
@@ -76,8 +76,8 @@ class Groups:
     def take(self) -> Iterator[TakenGroup]:
         """Yield groups that have cells without a record; each is held until the next.
 
-        When other processes hold all groups that are left, one process waits for the case that a
-        holder dies; the others end.
+        When other processes hold all remaining groups, one process waits in case a holder dies,
+        and the rest end.
         """
         watch: Lease | None = None
         try:
@@ -85,7 +85,7 @@ class Groups:
                 for name in list(self._left):
                     if (taken := self._take(name)) is None:
                         continue
-                    if watch is not None:  # another one may wait meanwhile
+                    if watch is not None:  # another process may wait meanwhile
                         watch.release()
                         watch = None
                     try:
@@ -106,7 +106,7 @@ class Groups:
                 watch.release()
 
     def _take(self, name: str) -> TakenGroup | None:
-        """Take a group; one that is done is forgotten."""
+        """Take a group; forget it if it is done."""
         cells = self._left[name]
         if self._is_done(cells):
             del self._left[name]
@@ -126,7 +126,7 @@ class Groups:
         )
 
     def _key(self, name: str) -> str:
-        """Return the name of a group's lease; names of groups are any text."""
+        """Return the name of a group's lease; a group's own name may be any text."""
         return sha256(f"{self._suite}\0{name}".encode()).hexdigest()[:32]
 
 
@@ -144,25 +144,25 @@ CLAIMS = ".claims"
 
 
 class LeaseLostError(SkymarkError):
-    """Another process has taken over the group, because this one stood still for long."""
+    """Another process has taken over the group, because this process made no progress."""
 
 
 @dataclass(frozen=True)
 class ClaimedGroups:
     """The strategy of processes that share a run: each claims groups until none is left.
 
-    A cell that a run beside this one has measured already is taken from there. Stores that take one
-    writer only get the run from the last process.
+    Records of the same cells in neighbouring runs are copied. The last process writes to stores
+    that take only one writer.
     """
 
     names: Collection[str] = ()
-    """Of the groups to take; none means any."""
+    """Names of the groups to take; empty for all."""
 
     def carry_out(self, session: Session) -> FinishedRun:
         """Measure groups beside other processes; see `skymark.execute.session.run`.
 
         Returns:
-            The records of the cells that this process has measured or found, and what was stored.
+            The records of this process's cells, and the run's copies in stores.
 
         Raises:
             UsageError: cells of the suite need the machine for themselves, or there is no such
@@ -208,14 +208,13 @@ class ClaimedGroups:
 def _require_shareable(session: Session) -> None:
     if not session.suite.shares_machine:
         raise UsageError(
-            f"cells of {session.plan.suite} are measured one at a time on a machine, or their "
-            "figures would tell of each other's load; leave out --share, or use --shard on several "
-            "machines"
+            f"cells of {session.plan.suite} need the machine for themselves, because parallel "
+            "cells would slow each other; leave out --share, or use --shard on several machines"
         )
     if session.plan.allotment is not None:
         raise UsageError(
-            "--time is spent on cells that are compared with one another, and each process of "
-            "--share has only some of those; leave out one of the two, or use --shard"
+            "--time needs all compared cells in one process, and --share divides them; leave out "
+            "--time or --share, or use --shard"
         )
 
 
@@ -244,7 +243,7 @@ def _begin(
     storing: Storing,
     writer: JointWriter,
 ) -> RunDirectory:
-    """Begin a run, or take it up where no other process is at it; else join those."""
+    """Begin or resume a run; if other processes already run it, join them."""
     path, announce = session.path, session.observer.stage
     with writer.alone() as alone:
         begins = alone or not (path / MANIFEST).exists()
@@ -262,7 +261,7 @@ def _begin(
 
 
 def _take_from_others(run: RunDirectory, taken: TakenGroup) -> None:
-    """Take the records of a group's cells that runs beside this one have."""
+    """Copy the records of a group's cells from neighbouring runs."""
     beside = [
         RunDirectory(manifest.parent)
         for manifest in sorted(run.path.absolute().parent.glob(f"*/{MANIFEST}"))
@@ -280,7 +279,7 @@ def _take_from_others(run: RunDirectory, taken: TakenGroup) -> None:
 def _store_all(
     stores: Mapping[str, Store], path: Path, wait_s: float, announce: Callable[[str], None]
 ) -> list[Stored]:
-    """Complete the run in every store; the last of its processes does."""
+    """Complete the run in every store; only the last process calls this."""
     with closing(Storing(stores, path)) as storing:
         for store, sizes in held_in(stores, announce).items():
             storing.expect(store, sizes or {})

@@ -1,11 +1,11 @@
 """Print the accelerators that a library computes on, or the rates of its copies to them, as JSON.
 
 ``see LIBRARY PLATFORM MODULE…`` prints the accelerators, or the fault that keeps the library from
-them. The library computes something: a driver that is too old is found by that, not by counting
-devices. ``copy LIBRARY PLATFORM BYTES`` prints a dictionary per device: ``page_locked`` and
-``pageable`` in bytes per second, null where the library has no way to it.
+them. The library computes something, because only a computation reveals a driver that is too old.
+``copy LIBRARY PLATFORM BYTES`` prints a dictionary per device: ``page_locked`` and ``pageable`` in
+bytes per second, null if the library has no such copy.
 
-Runs in the venv that is asked, as a program or in a worker, and imports nothing of skymark.
+Runs in the library's venv, as a program or in a worker, and imports nothing of skymark.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def try_tensorflow(platform: str) -> list[str]:
 
 
 def try_dali(platform: str) -> list[str]:
-    """Decode an image with DALI on the accelerator, which its nvJPEG does."""
+    """Decode an image with DALI's nvJPEG on the accelerator."""
     import numpy as np
     from nvidia.dali import Pipeline, fn
     from PIL import Image
@@ -71,7 +71,7 @@ def try_dali(platform: str) -> list[str]:
         pipeline.set_outputs(fn.decoders.image(data, device="mixed"))
     pipeline.build()
     pipeline.run()[0].as_cpu()
-    # DALI itself does not tell; it uses the first, so that is the one to name.
+    # DALI does not report its device; it uses the first.
     name = ctypes.create_string_buffer(256)
     ctypes.CDLL("libcuda.so.1").cuDeviceGetName(name, len(name), 0)
     return [name.value.decode() or platform.upper()]
@@ -95,7 +95,7 @@ def answer_of(library: str, platform: str, measured: Iterable[str]) -> dict[str,
     Args:
         library: one of `TRIALS`.
         platform: ``gpu`` or ``tpu``.
-        measured: modules that are to be measured; where none is installed, nothing is tried.
+        measured: modules to be measured; without any of them installed, nothing is tried.
 
     Returns:
         ``absent``, the modules that are not installed, and ``names`` or ``fault``.
@@ -129,7 +129,7 @@ def rate(size: int, copy: Callable[[], object]) -> float:
 
 
 def torch_copies(platform: str, size: int) -> list[Rates]:
-    """Copy with torch into a tensor that is there already; on a CPU nothing is page-locked."""
+    """Copy with torch into an existing tensor; on a CPU nothing is page-locked."""
     import torch
 
     def of(name: str) -> Rates:

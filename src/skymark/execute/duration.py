@@ -19,61 +19,61 @@ from skymark.rundir.history import PastRun, past_run
 from skymark.rundir.reader import open_run
 
 LATEST = 10
-"""Earlier runs that an estimate of time looks into: all of them would take seconds."""
+"""Number of earlier runs to read for an estimate: reading all would take seconds."""
 
 SAME_PROFILE_FACTOR = 1.5
-"""How much faster or slower a machine may be than another of the same profile. Assumed."""
+"""Largest ratio of the speeds of two machines of one profile. Assumed."""
 
 OTHER_PROFILE_FACTOR = 3.0
-"""The same for a machine of another profile. Assumed."""
+"""Largest ratio of the speeds of machines of two profiles. Assumed."""
 
 EXPECTED_START_S = 4.0
-"""To start a process that imports a library. Builds for the CPU took 0.5 to 5 s on two cores; torch
-and JAX for CUDA 4 to 9 s on a machine with an H100 (`skymark run`)."""
+"""Time to start a process that imports a library. Builds for the CPU took 0.5 to 5 s on two cores;
+torch and JAX for CUDA 4 to 9 s on a machine with an H100 (`skymark run`)."""
 
 HIGH_START_S = 30.0
-"""The same on a slow or loaded machine. Assumed."""
+"""Time to start such a process on a slow or loaded machine. Assumed."""
 
 EXPECTED_FORK_S = 1.0
-"""To end the process of a round and have the next one, where an adapter's library is imported
-once. A fork takes 0.1 to 0.3 s; the libraries that cannot be forked, one in five, start anew."""
+"""Time to replace the process of a round by a fork with the library imported. A fork takes 0.1 to
+0.3 s; one library in five cannot be forked and starts anew."""
 
 ASKING = Span(low_s=1, expected_s=5, high_s=60)
-"""To ask all libraries for an accelerator at once, each imported already. Assumed: a device takes
+"""Time for all imported libraries to find their accelerator, in parallel. Assumed: a device takes
 a few seconds to get ready."""
 
 Imports = Literal["first", "each", "none"]
 """Rounds of a group whose process imports the library: in pairs each, else the adapter's first."""
 
 SIDES = 2
-"""Of a comparison in pairs."""
+"""Sides of a comparison in pairs."""
 
 EXPECTED_SHARE_OF_LIMIT = 0.5
-"""Part of its time limit that a round is expected to take whose suite guesses nothing. Assumed."""
+"""Expected time of a round without a guess by its suite, as a share of its time limit. Assumed."""
 
 DATA_PER_SCENARIO = Span(low_s=1, expected_s=15, high_s=75)
-"""To generate the data of one scenario and size. At size medium they took 0.1 to 75 s each, 180 s
-for thirteen (`skymark run --profile cpu --adapters numpy`, two cores)."""
+"""Time to generate the data of one scenario and size. At size medium it took 0.1 to 75 s each,
+180 s for thirteen (`skymark run --profile cpu --adapters numpy`, two cores)."""
 
 DATA_PER_ADAPTER = Span(low_s=0.1, expected_s=1, high_s=15)
-"""To convert that data for one adapter: 0.1 to 4 s in the same run, and at size small less than 1 s
-(`skymark run --profile ci_cpu --effort check`, with data and without: 62 and 39 s for three
-scenarios and eight adapters); the high figure is assumed."""
+"""Time to convert that data for one adapter: 0.1 to 4 s in the same run. At size small it is less
+than 1 s: 39 s with existing data, 62 s without, for three scenarios and eight adapters
+(`skymark run --profile ci_cpu --effort check`). The high figure is assumed."""
 
 
 class RunTime(Frozen):
     """The time of a run on a machine whose venvs are made."""
 
     preparing: Span
-    """To make data that is not there."""
+    """Time to make absent data."""
     measuring: Span
-    """Of all rounds, with the starts of their processes."""
+    """Time of all rounds, with the starts of their processes."""
     least_rounds: Span
-    """Of the least rounds of each cell, without which a run's time would rank little."""
+    """Time of the fewest rounds of each cell that a ranking needs."""
     cells: int
     """Cells to measure."""
     known_cells: int
-    """Those whose time comes from earlier runs."""
+    """Cells with a time from earlier runs."""
 
     @property
     def whole(self) -> Span:
@@ -92,8 +92,8 @@ def run_time(
 
     Args:
         plan: the cells and the effort.
-        history: earlier runs, on any machine; those of the plan's profile and effort count first.
-        shard: the part of the plan that is meant; None for the whole.
+        history: earlier runs on any machine; runs of the plan's profile and effort come first.
+        shard: part of the plan; None for the whole.
         in_pairs: whether each round is measured on two sides, in a process of its own.
     """
     ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
@@ -119,7 +119,7 @@ def run_time(
 
 
 def _likeness(past: PastRun, plan: Plan) -> tuple[bool, bool, float]:
-    """Return how well an earlier run tells the time of a plan; more is better."""
+    """Return the likeness of an earlier run to a plan; more is better."""
     same_effort = past.effort.limits == plan.effort.limits
     return past.profile == plan.profile, same_effort, past.created_at.timestamp()
 
@@ -135,21 +135,21 @@ def _preparing(cells: Sequence[PlannedCell]) -> Span:
 
 
 def require_time(plan: Plan, time: RunTime) -> None:
-    """Refuse a run whose time cannot hold the least rounds of its cells.
+    """Refuse a run whose time is too short for the fewest rounds of its cells.
 
     Args:
-        plan: with the time that the rounds may take, if any.
-        time: of the plan, or of the part that is meant.
+        plan: plan, with the time for its rounds, if any.
+        time: estimate for the plan or for the worker's part.
 
     Raises:
-        UsageError: even at best it cannot.
+        UsageError: the time is too short even at best.
     """
     least_s = time.least_rounds.low_s
     if plan.allotment is None or least_s <= plan.allotment.time_s:
         return
     raise UsageError(
-        f"the time of {plan.allotment.time_s:g} s is too short: the {plan.bounds.min_rounds} "
-        f"rounds that each of {time.cells} cells needs take at least {least_s:.0f} s; give a "
+        f"the time of {plan.allotment.time_s:g} s is too short: {time.cells} cells need "
+        f"{plan.bounds.min_rounds} rounds each, which take at least {least_s:.0f} s; give a "
         "longer --time, or fewer scenarios or adapters"
     )
 
@@ -181,8 +181,8 @@ def _measuring(
 def _remembered(planned: PlannedCell, past: PastRun, plan: Plan, effort: Effort) -> Span:
     """Return a cell's time from an earlier run of it.
 
-    A round that is to be longer than it was is counted longer; one that may be shorter is not
-    counted shorter, because a round has a least amount of work.
+    If the plan asks for a longer round, the estimate is longer. If it allows a shorter round, the
+    estimate stays, because a round has a least amount of work.
     """
     seen = past.cells[planned.cell.hash]
     least_s = 0.0 if planned.guess is None else planned.guess.low_s
@@ -197,7 +197,7 @@ def _remembered(planned: PlannedCell, past: PastRun, plan: Plan, effort: Effort)
 
 
 def _guessed(planned: PlannedCell, effort: Effort) -> Span:
-    """Return a cell's time from the suite's guess, or from nothing but its time limit."""
+    """Return a cell's time from the suite's guess, or else from its time limit."""
     limit_s = effort.cell_timeout_s
     guess = planned.guess or Span(
         low_s=0, expected_s=limit_s * EXPECTED_SHARE_OF_LIMIT, high_s=limit_s
@@ -240,17 +240,17 @@ def _factor(past: PastRun, plan: Plan) -> float:
 
 
 def with_measured_times(plan: Plan, runs: Sequence[Path]) -> Plan:
-    """Return a plan whose cells take as long as they took in earlier runs; its hash stays.
+    """Return a plan with the cells' times from earlier runs; its hash stays.
 
-    Every worker that gets this plan splits it alike. Read by each worker for itself, the times
-    would change while others write theirs.
+    Every worker that gets this plan splits it alike. If each worker read the times itself, other
+    workers could change them meanwhile.
 
     Args:
-        plan: the cells; those that no run has keep their guess.
-        runs: directories of runs, the one that counts first.
+        plan: the cells; cells that no run has keep their guess.
+        runs: directories of runs; earlier ones take precedence.
 
     Raises:
-        UsageError: one is no run, or none has a cell of the plan.
+        UsageError: a directory has no run, or no run has a cell of the plan.
     """
     known = [past for path in runs if (past := _past(path)) is not None]
     cells = [_with_time(planned, known) for planned in plan.cells]

@@ -1,8 +1,8 @@
 """Faults of the machine that end a round: no memory, no shared memory, no files, a lost process.
 
-A library tells of them in many ways, or not at all: a batch that found no room in shared memory is
-dropped, and its consumer waits for ever. So the machine itself is asked, and the cell's log is read
-for what the kernel answered.
+Libraries report such faults in many ways, or not at all: a batch without room in shared memory is
+dropped, and its consumer waits for ever. So skymark inspects the machine, and searches the cell's
+log for the kernel's error messages.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from skymark.model.record import Cause
 from skymark.model.sizes import size_text
 
 LOOK_S = 2.0
-"""Time between two looks at a worker that has not answered."""
+"""Time between two inspections of a worker that has not answered."""
 
 IDLE_S = 8.0
-"""A tree that used no processor for so long, and of which something is wrong, waits in vain."""
+"""Time without CPU use after which a process tree with a fault counts as hung."""
 
 IDLE_CPU_S = 0.2
-"""CPU seconds in that time that count as none."""
+"""CPU seconds in that time that count as no use."""
 
 TAIL_BYTES = 1 << 18
-"""The end of a round's log that is read."""
+"""Bytes to read at the end of a round's log."""
 
 FULL_SHARE = 0.02
-"""Shared memory with less than this free is full."""
+"""Shared memory with a smaller free share is full."""
 
 NO_FILES = re.compile(rb"Too many open files|EMFILE", re.IGNORECASE)
 NO_SHARED_MEMORY = re.compile(
@@ -54,15 +54,15 @@ NO_SPACE = re.compile(rb"No space left on device|ENOSPC")
 NO_MEMORY = re.compile(rb"Cannot allocate memory|MemoryError|std::bad_alloc")
 
 FATAL = frozenset({signal.SIGKILL, signal.SIGBUS, signal.SIGSEGV, signal.SIGABRT, signal.SIGILL})
-"""Signals by which a library does not end its own processes."""
+"""Signals that a library does not use to end its own processes."""
 
 
 @dataclass
 class RoundWatch:
-    """One round of a worker, looked at from outside."""
+    """One round of a worker, observed from outside."""
 
     log: Path
-    """Of the cell."""
+    """Log of the cell."""
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -72,10 +72,10 @@ class RoundWatch:
         self._cpu_s = 0.0
 
     def look(self, pid: int) -> Cause | None:
-        """Return the fault for which a worker waits in vain; None while it works, or may.
+        """Return the fault that a worker hangs on; None while it may still work.
 
         Args:
-            pid: of the worker; its processes are looked at, too.
+            pid: process id of the worker; its child processes are inspected, too.
         """
         table = process_table()
         members = [table[one] for one in tree_of(pid, table)]
@@ -96,17 +96,17 @@ class RoundWatch:
             return None
         return Cause(
             kind="lost-process",
-            message=f"a process of the library was killed by signal {signals[0]}, and the others "
-            "wait for it",
+            message=f"a process of the library was killed by signal {signals[0]}, and its other "
+            "processes wait for it",
             action="see the cell's log, and the kernel's (dmesg)",
         )
 
     def fault(self, message: str, killed_by: int | None = None) -> Cause | None:
-        """Return the fault of the machine that a round's failure comes from; None for another.
+        """Return the machine's fault that made a round fail; None for other causes.
 
         Args:
-            message: what the worker said of it.
-            killed_by: the signal that ended a process, if one did.
+            message: the worker's error message.
+            killed_by: the signal that ended a process, if any.
         """
         said = message.encode() + b"\n" + self._tail()
         if oom_kills() > self._oom_kills:
@@ -120,23 +120,23 @@ class RoundWatch:
         return _out_of_memory(killed=False) if NO_MEMORY.search(said) else None
 
     def _tail(self) -> bytes:
-        """Return the end of the round's log, with what its library printed."""
+        """Return the end of the round's log, with its library's output."""
         if not self.log.exists():
             return b""
         size = self.log.stat().st_size
-        begin = self._begin if self._begin <= size else 0  # else it was cut down meanwhile
+        begin = self._begin if self._begin <= size else 0  # else the log was shortened meanwhile
         with self.log.open("rb") as file:
             file.seek(max(begin, size - TAIL_BYTES))
             return file.read(TAIL_BYTES)
 
 
 def _signal_of(pid: int) -> int | None:
-    """Return the signal that ended a process which nobody has waited for; None for none."""
+    """Return the signal that ended a process which was not reaped yet; None without one."""
     try:
         fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    # The last field is the status as waitpid gives it; 0 where it may not be read.
+    # The last field is the status as from waitpid; 0 if this process may not read it.
     return int(fields[-1]) & 0x7F or None
 
 

@@ -39,7 +39,7 @@ class Observer(Protocol):
         """Something that is not a measurement begins, such as making a venv."""
 
     def planned(self, steps: int) -> None:
-        """So many cell-rounds are to be measured."""
+        """The number of cell-rounds to measure is known."""
 
     def measuring(self, cell: Cell, round: int) -> None:
         """A cell's round begins."""
@@ -52,7 +52,7 @@ class Observer(Protocol):
 
 
 class SilentObserver:
-    """Callbacks that tell nobody."""
+    """Callbacks that do nothing."""
 
     def stage(self, text: str) -> None:
         """Ignore a step."""
@@ -195,7 +195,7 @@ class Measurer:
         cells: Iterable[Cell],
         work: Callable[[WorkerProcess, Cell], None],
     ) -> None:
-        """Do some work on cells in one worker process; in a new one after each that breaks."""
+        """Do some work on cells in one worker process, and replace it when it breaks."""
         waiting = deque(cells)
         may_start_again = True
         while waiting := deque(cell for cell in waiting if cell in self.open):
@@ -221,7 +221,7 @@ class Measurer:
                             worker.kill()
                             break
             except WorkerError as error:
-                # Want of memory, for instance, may have killed it only once.
+                # A passing cause, such as a lack of memory, may have killed it.
                 if not (may_start_again and error.cause.kind == DIED):
                     self._fail_all(waiting, explained(error, start, worker))
                 may_start_again = False
@@ -237,13 +237,13 @@ class Measurer:
                 self.end_if_enough(cell)
 
     def start_ahead(self, group: str, cells: Collection[Cell]) -> None:
-        """Start the process that serves these cells next, which imports its library meanwhile."""
+        """Start the process of the next cells early, so that it imports its library meanwhile."""
         first = next(iter(cells))
         adapter, log = self.suite.adapter_reference(first), self.run.open_log(first)
         self.pool.start_ahead(self._kind(group), adapter, cells, log)
 
     def worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
-        """Return the worker that is to serve cells of a group.
+        """Return the worker for cells of a group.
 
         Raises:
             WorkerError: none could be started.
@@ -281,7 +281,7 @@ class Measurer:
         self.observer.ended(self.open.end(cell, status, cause, stop), rounds_left=left)
 
     def end_if_enough(self, cell: Cell) -> None:
-        """End an open cell that the oracle refused, or that has its rounds."""
+        """End an open cell if the oracle rejected it, or if it has enough rounds."""
         rounds = self.open[cell].rounds if cell in self.open else ()
         if not rounds:
             return
@@ -289,7 +289,7 @@ class Measurer:
         if not verification.passed:
             self.end(cell, Status.INVALID, verification.cause, Stop.FAILED)
         elif self.is_enough(cell, rounds):
-            # Fewer than the least are enough for what does not vary.
+            # Fewer than the minimum are enough for figures that do not vary.
             is_narrow = self.effort.min_rounds <= len(rounds) < self.effort.max_rounds
             self.end(cell, Status.OK, None, Stop.INTERVAL if is_narrow else Stop.ROUNDS)
 
@@ -309,7 +309,7 @@ class Measurer:
 
     def _fail(self, cell: Cell, error: WorkerError) -> None:
         if cell not in self.open:
-            return  # it ended with another, whose GPU was lost
+            return  # it ended with another cell that lost the GPU
         if self.computes_on_gpu(self.open[cell]) and self._ends_for_a_loss(error.cause):
             return
         status = Status.TIMEOUT if error.timed_out else Status.FAILED
@@ -320,13 +320,13 @@ class Measurer:
         self.end(cell, status, error.cause, Stop.FAILED if status.is_bad else None)
 
     def _ends_for_a_loss(self, cause: Cause) -> bool:
-        """End all cells that compute on the GPU if it is lost; each would wait for it in vain.
+        """End all cells that compute on the GPU if it is lost, because each would hang.
 
         Args:
-            cause: why a worker failed.
+            cause: cause of a worker's failure.
 
         Returns:
-            Whether it is lost.
+            Whether the GPU is lost.
         """
         words = lost_gpu() or (cause.message if LOSS.search(cause.message) else None)
         if words is None:
@@ -350,6 +350,6 @@ class Measurer:
 
 
 def explained(error: WorkerError, watch: RoundWatch, worker: WorkerProcess) -> WorkerError:
-    """Return an error of a worker, with the machine's fault as its cause where there is one."""
+    """Return a worker's error, with the machine's fault as its cause if there is one."""
     fault = watch.fault(error.cause.message, worker.killed_by)
     return error if fault is None else WorkerError(fault, alive=error.alive)

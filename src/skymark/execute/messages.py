@@ -18,11 +18,11 @@ from skymark.suite.contract import ObservedRound, SeenBy
 
 
 OWN_OUTPUT = Path("/dev/stdout")
-"""Log in a request, for workers of earlier revisions, which open it: where they print already."""
+"""Log in a request. Workers of earlier revisions open it; it is their standard output."""
 
 
 class Begin(Frozen):
-    """Make the runner of a group, of which one cell is told."""
+    """Make the runner of a group, which one cell identifies."""
 
     do: Literal["begin"] = "begin"
     cell: Cell
@@ -61,18 +61,18 @@ class Judge(Frozen):
 
 
 class See(Frozen):
-    """Tell which accelerators a library computes on. The worker is good for nothing else then."""
+    """List the accelerators that a library computes on. The worker can do nothing else then."""
 
     do: Literal["see"] = "see"
     library: SeenBy
     platform: Platform
     measured: tuple[str, ...]
-    """Modules that are to be measured."""
+    """Modules to be measured."""
     log: Path = OWN_OUTPUT
 
 
 class Go(Frozen):
-    """Go on: the process tree is being sampled, or this is what was seen of it."""
+    """Go on: sampling of the process tree has begun, or `seen` has its result."""
 
     do: Literal["go"] = "go"
     seen: Resources = Resources()
@@ -102,20 +102,20 @@ class Prepared(Frozen):
 
 
 class TimedRegionBegins(Frozen):
-    """The timed region is about to begin; sample the process tree, but for some processes."""
+    """The timed region is about to begin; sample the process tree without the excluded ones."""
 
     event: Literal["timed-region-begins"] = "timed-region-begins"
     exclude: tuple[int, ...] = ()
 
 
 class TimedRegionEnds(Frozen):
-    """The timed region has ended; tell what was seen."""
+    """The timed region has ended; send the samples."""
 
     event: Literal["timed-region-ends"] = "timed-region-ends"
 
 
 class Measured(Frozen):
-    """A round is measured; its verdict stands where there is no evidence for a judge."""
+    """A round is measured; without evidence for a judge, its own verdict stands."""
 
     event: Literal["measured"] = "measured"
     result: RoundResult
@@ -138,7 +138,7 @@ class Saw(Frozen):
 
 
 class Failed(Frozen):
-    """What was asked for failed; the worker can go on with something else."""
+    """A request failed; the worker can go on with another."""
 
     event: Literal["failed"] = "failed"
     kind: str
@@ -151,7 +151,7 @@ Event = Ready | Prepared | TimedRegionBegins | TimedRegionEnds | Measured | Judg
 
 
 class Serve(Frozen):
-    """Serve at the two descriptors that come along: in a process of its own, if that can be."""
+    """Serve at the two descriptors of this message, in a process of its own if possible."""
 
     first: bool
     """Whether no worker of the parent has measured yet."""
@@ -163,7 +163,7 @@ class Serving(Frozen):
     told: Literal["serving"] = "serving"
     pid: int
     obstacle: str | None = None
-    """What kept the parent from forking, so that it serves itself, once."""
+    """Reason why the parent could not fork and serves one request itself."""
 
 
 class Ended(Frozen):
@@ -182,8 +182,8 @@ NEWS: TypeAdapter[Serving | Ended] = TypeAdapter(
 
 
 def line_of(message: Request | Event | Serve | Serving | Ended) -> str:
-    """Return a message as one line of JSON, its end included.
+    """Return a message as one line of JSON with a newline.
 
-    What is null is left out: a worker of an earlier revision may not know the field.
+    Null fields are omitted, because a worker of an earlier revision may not know them.
     """
     return message.model_dump_json(exclude_none=True) + "\n"

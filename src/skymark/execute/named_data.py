@@ -9,7 +9,7 @@ from skymark.suite.registry import suite_named
 
 
 def data_names(plan: Plan) -> list[str]:
-    """Return what `--data` named for the cells of a plan."""
+    """Return the names of a plan's data, from `--data`."""
     suite = suite_named(plan.suite)
     names = (suite.data_of(one.cell) for one in plan.cells)
     return list(dict.fromkeys(name for name in names if name is not None))

@@ -28,7 +28,7 @@ DOUBTFUL_ROUND = "doubtful-round"
 
 @dataclass
 class UnfinishedCell:
-    """A cell that has no record yet, with the rounds it has."""
+    """A cell without a record yet, with its measured rounds."""
 
     planned: PlannedCell
     started_at: datetime
@@ -37,36 +37,36 @@ class UnfinishedCell:
     warnings: dict[str, StabilityWarning] = field(default_factory=dict)
     """Warnings about the rounds, by kind."""
     accelerator: str | None = None
-    """The accelerator that its library sees; None where the platform has none."""
+    """The accelerator that its library sees; None on a platform without one."""
     next_round: int = 0
-    """Number of the round to measure next; rounds that did not count have numbers too."""
+    """Number of the next round; excluded rounds have numbers too."""
 
     def warn(self, *, kind: str, message: str, action: str) -> None:
-        """Note what made the rounds less trustworthy; the last of a kind stays."""
+        """Add a warning about the rounds; a later warning of its kind replaces it."""
         self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
 
     def set_aside(self, result: RoundResult, doubtful: Collection[str]) -> bool:
-        """Leave out a round in which the machine may have stood still; once in a cell.
+        """Exclude a round in which the machine may have paused; once per cell.
 
         Args:
-            result: of the round.
-            doubtful: kinds of causes that are no proof the first time.
+            result: result of the round.
+            doubtful: kinds of causes that prove nothing the first time.
 
         Returns:
-            Whether it was left out, and another one is needed.
+            Whether the round was excluded and must be repeated.
         """
         cause = result.verification.cause
         if cause is None or cause.kind not in doubtful or DOUBTFUL_ROUND in self.warnings:
             return False
         self.warn(
             kind=DOUBTFUL_ROUND,
-            message=f"round {result.round + 1} did not count, and another did: {cause.message}",
-            action="measure where nothing else runs, if the machine stood still for so long",
+            message=f"round {result.round + 1} was excluded and repeated: {cause.message}",
+            action="if the machine was busy, measure again while nothing else runs",
         )
         return True
 
     def add(self, result: RoundResult, versions: dict[str, str]) -> None:
-        """Count a round. Rounds with other versions are never put together: the older ones go."""
+        """Count a round, and drop earlier rounds with other library versions."""
         if versions != self.versions:
             self.rounds.clear()
         self.versions = versions
@@ -82,7 +82,7 @@ class UnfinishedCell:
         stop: Stop | None,
         ended_at: datetime,
     ) -> Record:
-        """Return the record of the cell; figures only where it ended `ok`."""
+        """Return the record of the cell, with figures only if it ended `ok`."""
         rounds = self.rounds
         is_ok = bool(rounds) and status is Status.OK
         warnings = suite.warnings(rounds, effort) if is_ok else ()
@@ -109,7 +109,7 @@ class UnfinishedCell:
 
 
 class OpenCells:
-    """The cells of a run that have no record yet, and the records of the others."""
+    """The open cells of a run, which have no record yet, and the records of finished cells."""
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class OpenCells:
         run: RunDirectory,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Get ready; `take_up` fills it.
+        """Set up without cells; `take_up` adds them.
 
         Args:
-            planned: the cells that are run here, in order.
+            planned: the cells to run here, in order.
             suite: the suite that planned them.
             effort: bounds of their rounds.
-            run: gets the records; finished cells found there are not run again.
+            run: directory for the records; cells with a record there are finished.
             now: the wall clock, UTC.
         """
         self._planned = planned
@@ -146,8 +146,8 @@ class OpenCells:
         """Read the results of an earlier, interrupted run.
 
         Args:
-            is_to_run_again: whether a cell with an earlier record is measured again. A cell that
-                could not be set up always is.
+            is_to_run_again: whether to measure a cell with an earlier record again. A cell whose
+                set-up failed always is.
         """
         for planned in self._planned:
             cell = planned.cell
@@ -174,7 +174,7 @@ class OpenCells:
         return [self.records[planned.cell.id] for planned in self._planned]
 
     def groups(self, ids: Collection[str] | None = None) -> dict[str, list[Cell]]:
-        """Return the open cells by group, in order; of some ids alone, or of all."""
+        """Return the open cells by group, in order: with these ids, or all."""
         groups: dict[str, list[Cell]] = {}
         for id, unfinished in self.by_id.items():
             if ids is None or id in ids:
@@ -183,7 +183,7 @@ class OpenCells:
 
 
 def all_verified(rounds: Sequence[RoundResult]) -> Verification:
-    """Return what was checked over all rounds, with the verdict of the last.
+    """Return the sums of all rounds' checks, with the verdict of the last round.
 
     A round that fails ends its cell, so only the last can have failed.
     """

@@ -27,13 +27,14 @@ from skymark.suite.registry import suite_named
 
 @dataclass(frozen=True)
 class Pairs:
-    """The strategy that measures a plan with the code here and with that of a revision.
+    """The strategy that measures a plan with this code and with a revision's code.
 
-    The run of the code here is the candidate's. The baseline's lies beside it (`baseline_path`).
+    The run of this code is the candidate, and the revision's run beside it is the baseline
+    (`baseline_path`).
     """
 
     revision: Revision
-    """Gives the baseline's code and pins."""
+    """Revision of the baseline's code and pins."""
     retry: Collection[Status] = ()
     """Statuses of earlier records whose cells are run again."""
 
@@ -62,7 +63,7 @@ class Pairs:
                     run.directory,
                     code=code_run,
                     uploads=[each.storing for each in runs],
-                    # Workers of an earlier revision may not fork, and both are to be alike.
+                    # Neither side forks, because workers of an earlier revision may not.
                     workers=WorkerPool(announce, keeps=False, forks=False),
                 )
                 for run, code_run in zip(runs, (code, None), strict=True)
@@ -78,9 +79,9 @@ class Pairs:
     def _directory(
         self, session: Session, side: Literal["baseline", "candidate"]
     ) -> tuple[Path, Mapping[str, Store], Manifest]:
-        """Return the directory, stores and manifest of one run. The manifest names the other run.
+        """Return the directory, stores and manifest of one run.
 
-        The baseline's manifest has the commit that it runs.
+        The manifest names the run of the other side; the baseline's also has its commit.
         """
         path, partner = baseline_path(session.path), session.path
         if side == "candidate":
@@ -96,7 +97,7 @@ class Pairs:
 
 
 def baseline_path(path: Path) -> Path:
-    """Return the directory of the baseline's run beside that of the candidate."""
+    """Return the directory of the baseline's run, beside the candidate's."""
     return path.with_name(f"{path.resolve().name}-baseline")
 
 
@@ -114,18 +115,18 @@ def require_pairs(plan: Plan) -> None:
         )
     if plan.allotment is not None:
         raise UsageError(
-            "--against gives each cell pairs of rounds until its ratio is known, and --time gives "
-            "rounds to the cells whose rank is undecided; leave out --time, or give --rounds in "
-            "place of the profile's time"
+            "--against needs pairs of rounds of each cell, and --time gives rounds only to the "
+            "cells with an undecided order; leave out --time, or give --rounds in place of the "
+            "profile's time"
         )
 
 
 class PairedRuns:
-    """The runs of two revisions, measured a round of each in turn.
+    """The runs of two revisions, measured alternately, one round of each.
 
-    The rounds of a pair follow one another, each in a process of its own. Which revision is first
-    changes from pair to pair and from cell to cell, so a machine that gets steadily slower harms
-    both alike. A cell that ended badly in one run is measured alone in the other.
+    The rounds of a pair run in succession, each in a process of its own. The first revision
+    alternates between pairs and between cells, so a machine that slows down steadily affects both
+    alike. A cell that ended badly in one run is measured alone in the second.
     """
 
     def __init__(self, baseline: Measurer, candidate: Measurer) -> None:
@@ -145,7 +146,7 @@ class PairedRuns:
         baseline, candidate = self._both
         again = self._ids_again(retry)
         try:
-            # The candidate makes the data: both read the same.
+            # The candidate makes the data, and both read it.
             for measurer in (candidate, baseline):
                 prepare(measurer, lambda record: record.cell.id in again)
             for cell in self._cells:
@@ -197,7 +198,7 @@ class PairedRuns:
         self._end_if_enough(cell)
 
     def _end_if_enough(self, cell: Cell) -> None:
-        """End a cell that has its pairs, or whose other run has its record."""
+        """End a cell that has enough pairs, or that has a record in one run."""
         waiting = self._waiting(cell)
         records = [one.open.records.get(cell.id) for one in self._both]
         stop: Stop | None = None
@@ -216,7 +217,7 @@ class PairedRuns:
 
 
 def _rounds(measurer: Measurer, cell: Cell) -> Sequence[Round]:
-    """Return the rounds of a cell so far."""
+    """Return a cell's measured rounds."""
     cells = measurer.open
     return cells[cell].rounds if cell in cells else cells.records[cell.id].rounds
 

@@ -69,10 +69,10 @@ def make_plan(
 
 
 def planned(work: Work | Plan) -> tuple[Plan, str]:
-    """Return the plan of a request, or one that is there, and its profile: a name, or a file.
+    """Return the plan of a request or of a plan's file, and its profile: a name, or a file.
 
     Raises:
-        UsageError: as of `make_plan`.
+        UsageError: as in `make_plan`.
     """
     if isinstance(work, Plan):
         return work, work.profile
@@ -102,17 +102,17 @@ def _bounds(
 def _allotment(
     suite: Suite, time: str | None, goal: Goal | None, default: Goal | None
 ) -> Allotment | None:
-    """Return the time of all rounds and its goal, else the default one; None without a time."""
+    """Return the time of all rounds, with its goal or the default goal; None without a time."""
     if time is None:
         if goal is not None:
-            raise UsageError(f"--goal {goal} needs --time, which is spent on it, such as 20m")
+            raise UsageError(f"--goal {goal} needs --time, such as --time 20m")
         return None
     time_s = seconds_of(time, "--time")
     metric = suite.declaration.primary_metric
     if metric.scale == "exact":
         raise UsageError(
-            f"--time gives rounds to what varies from round to round, and {metric.heading} of the "
-            f"suite {suite.name} does not; leave it out"
+            f"--time repeats rounds, and {metric.heading} of the suite {suite.name} does not vary "
+            "from round to round; leave it out"
         )
     return Allotment(time_s=time_s, goal=goal or default or "table")
 
@@ -139,7 +139,7 @@ def load_profile(name: str) -> Profile:
     path = Path(name) if name.endswith(".toml") else paths.get(name)
     if path is None:
         raise UnknownNameError("profile", name, paths)
-    data = read_named(path, "`skymark list profiles` shows those that are there")
+    data = read_named(path, "`skymark list profiles` shows all profiles")
     try:
         content = tomllib.loads(data.decode("utf-8"))
         profile = Profile.model_validate({"name": path.stem, **content})
@@ -207,7 +207,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def _fault(data: bytes, error: ValidationError) -> str:
-    """Return what is wrong with a file that is no plan."""
+    """Return the fault of a file that is no plan."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

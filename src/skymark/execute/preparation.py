@@ -92,7 +92,7 @@ def _build_venvs(measurer: Measurer) -> None:
 
 
 def _look_for_accelerators(measurer: Measurer) -> None:
-    """End the cells whose library would fall back to the CPU; note the others' accelerators."""
+    """End the cells whose library would fall back to the CPU; record accelerators of the rest."""
     platform = measurer.interpreters.platform
     if platform == "cpu":
         return

@@ -1,4 +1,4 @@
-"""The engine's end of a worker: start it, ask it, hold it to a deadline, end its whole tree."""
+"""The engine's end of a worker: start it, send requests, enforce deadlines, end its whole tree."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ GRACE_S = 5.0
 """Time a worker has to close its adapter and leave by itself."""
 
 SETTLE_S = 5.0
-"""Time that helpers of a worker may take to follow it: a fork server that has imported PyTorch
-takes more than a second of CPU time to leave."""
+"""Time for a worker's helpers to end after it: a fork server that has imported PyTorch takes more
+than a second of CPU time to exit."""
 
 DEATH_S = 5.0
-"""Time from the moment at which a killed process has lost its files until it can be waited for."""
+"""Time for a killed process between closing its files and becoming reapable."""
 
 LONGEST_SHOWN = 80
-"""Bytes of a line that is no message, which a cause shows."""
+"""Bytes of an invalid message to show in a cause."""
 
 Wanted = TypeVar("Wanted", bound=Event)
 
@@ -70,7 +70,7 @@ DIED = "worker-died"
 
 
 class WorkerError(Exception):
-    """The worker did not deliver. `cause` is what the record will say."""
+    """Failure of a worker, with the `cause` for the record."""
 
     def __init__(self, cause: Cause, *, timed_out: bool = False, alive: bool = False) -> None:
         super().__init__(cause.message)
@@ -82,7 +82,7 @@ class WorkerError(Exception):
 
 @dataclass(frozen=True)
 class MeasuredRound:
-    """A round as its worker tells of it, and as it was seen from here."""
+    """A round as reported by its worker, and as observed by the engine."""
 
     told: Measured
     seen: ObservedRound
@@ -94,13 +94,13 @@ class WorkerProcess:
     def __init__(
         self, kind: WorkerKind, cell: Cell, log: Path, parent: WorkerParent | None = None
     ) -> None:
-        """Start it.
+        """Start the worker.
 
         Args:
-            kind: what it runs in.
-            cell: one of the first group that it is to run.
-            log: gets its output until it is given a cell's own.
-            parent: of its kind, which is asked to fork it; None for a process by itself.
+            kind: interpreter, code and device.
+            cell: any cell of its first group.
+            log: file for its output until the first cell.
+            parent: parent to fork it from; None for a new process.
 
         Raises:
             WorkerError: there is no such interpreter, or it cannot be started.
@@ -109,9 +109,9 @@ class WorkerProcess:
         self.id = uuid.uuid4().hex if parent is None else parent.id
         """The marker of its processes."""
         self.measured: set[str] = set()
-        """Ids of the cells of which it was given a round."""
+        """Ids of the cells in its requests to measure."""
         self.has_started = False
-        """Whether it was ready once; it may have ended since."""
+        """Whether it has ever been ready; it may have ended since."""
         self._process: subprocess.Popen[bytes] | ForkedWorker
         to_worker, self._out = os.pipe()
         self._in, from_worker = os.pipe()
@@ -133,42 +133,42 @@ class WorkerProcess:
             os.close(from_worker)
         self._buffer = b""
         self.leaked: tuple[str, ...] = ()
-        """What the worker left running when it had ended."""
+        """Processes that the worker left running at its end."""
         if parent is None:
-            with contextlib.suppress(WorkerError):  # who awaits one that died sees that
+            with contextlib.suppress(WorkerError):  # `await_ready` reports its death
                 self._request(Begin(cell=cell, platform=kind.platform))
 
     @property
     def is_running(self) -> bool:
-        """Whether it neither died nor was ended; it may still be starting."""
+        """Whether it is alive; it may still be starting."""
         return self._out >= 0 and self._process.poll() is None
 
     @property
     def killed_by(self) -> int | None:
-        """The signal that ended it; None while it runs, or where none did."""
+        """The signal that ended it; None while it runs, or without a signal."""
         code = self._process.poll()
         return -code if code is not None and code < 0 else None
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has started, and neither died nor was ended since."""
+        """Whether it has started and is alive."""
         return self.has_started and self.is_running
 
     def death(self) -> Cause | None:
-        """Return the cause of a process that has just ended without being asked to, else None."""
+        """Return the cause of a worker that has just died; None if it lives."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(DEATH_S)
             return self._death()
         return None
 
     def await_ready(self, timeout_s: float = 0.0) -> None:
-        """Wait until the worker has started and imported its library; at once where it has.
+        """Wait until the worker has started and imported its library.
 
         Args:
-            timeout_s: how long it may take, where that is more than `START_TIMEOUT_S`.
+            timeout_s: time limit, if more than `START_TIMEOUT_S`.
 
         Raises:
-            WorkerError: it did not.
+            WorkerError: it did not start in time.
         """
         if not self.has_started:
             self._await(Ready, max(START_TIMEOUT_S, timeout_s))
@@ -196,19 +196,19 @@ class WorkerProcess:
     ) -> MeasuredRound:
         """Have the worker measure one round.
 
-        The process tree and the GPUs are sampled in the timed region only. A GPU that is lost ends
-        the worker, which might wait for it until its deadline.
+        The process tree and the GPUs are sampled in the timed region only. The loss of a GPU ends
+        the worker, which could otherwise hang until its deadline.
 
         Args:
-            cell: one of those that the worker serves.
-            round: its number.
-            effort: how long it may take.
-            log: gets what the library prints.
+            cell: a cell of the worker's group.
+            round: number of the round.
+            effort: bounds of the round.
+            log: file for the library's output.
             on_gpu: whether the cell's library computes on NVIDIA GPUs.
-            watch: looks at the worker while it does not answer; None for nobody.
+            watch: inspects the worker while it does not answer; None for no inspection.
 
         Raises:
-            WorkerError: it failed, died, waits in vain or took too long.
+            WorkerError: it failed, died, hangs or took too long.
         """
         self.measured.add(cell.id)
         if isinstance(self._process, ForkedWorker):
@@ -269,19 +269,19 @@ class WorkerProcess:
         return judged.verification
 
     def ask(self, library: SeenBy, measured: tuple[str, ...]) -> None:
-        """Ask for the accelerators that a library computes on; `answer` waits for that.
+        """Request the accelerators that a library computes on; `answer` waits for them.
 
         Args:
-            library: is asked, and keeps the device until the worker ends.
-            measured: modules that are to be measured; where none is installed, nothing is asked.
+            library: library to query; it keeps the device until the worker ends.
+            measured: modules to be measured; without any of them installed, nothing is queried.
         """
         platform = self.kind.platform
         request = See(library=library, platform=platform, measured=measured)
-        with contextlib.suppress(WorkerError):  # who awaits one that died sees that
+        with contextlib.suppress(WorkerError):  # `answer` reports its death
             self._request(request)
 
     def answer(self, timeout_s: float) -> SeenDevices:
-        """Return the accelerators that were asked for, once the worker is ready.
+        """Return the requested accelerators, once the worker is ready.
 
         Raises:
             WorkerError: it died or took too long.
@@ -318,7 +318,7 @@ class WorkerProcess:
             self._out = -1
 
     def _close_output(self) -> None:
-        """Write down what its processes printed; a parent goes on printing."""
+        """Write the output of its processes to the log; a parent's pipe stays open."""
         if isinstance(self._process, ForkedWorker):
             self._output.flush()
         else:
@@ -326,7 +326,7 @@ class WorkerProcess:
 
     @property
     def _spared(self) -> tuple[int, ...]:
-        """The parent's process id, where it was forked from one that goes on."""
+        """The process id of its living parent; empty without one."""
         process = self._process
         if isinstance(process, ForkedWorker) and process.is_forked:
             return (process.parent.pid,)
@@ -349,7 +349,7 @@ class WorkerProcess:
         """Return the worker's next event.
 
         Raises:
-            WorkerError: none came in time, the worker is gone, or a line is no event.
+            WorkerError: no event came in time, the worker has ended, or a line is no event.
         """
         try:
             self._await_line(deadline, timeout_s, watch)
@@ -363,7 +363,7 @@ class WorkerProcess:
             raise WorkerError(
                 Cause(
                     kind="worker-garbage",
-                    message=f"the worker sent what is no message: {shown!r}",
+                    message=f"the worker sent an invalid message: {shown!r}",
                     action="see the cell's log; an adapter must not write to descriptors that it "
                     "did not open",
                 )

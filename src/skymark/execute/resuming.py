@@ -25,7 +25,7 @@ Held = Mapping[Store, Mapping[str, int] | None]
 
 
 def held_in(stores: Mapping[str, Store], announce: Callable[[str], None]) -> Held:
-    """Return what each store holds of the run, once it is proved to take more.
+    """Return the run's files in each store, after a test that the store accepts more.
 
     Raises:
         StoreRefusedError: a store will not take the run.
@@ -42,24 +42,23 @@ def begin_or_resume(
     *,
     resume: bool,
 ) -> RunDirectory:
-    """Return the directory of a run that begins, or of the same plan's run that goes on.
+    """Return the directory of a new run, or of the same plan's run that continues.
 
     Files that are absent or damaged in the directory come from a store first. A file that is
     damaged everywhere is set aside and its cell measured again; a manifest is made anew.
 
     Args:
         path: the run's directory.
-        manifest: of the run as it would begin here.
-        held: of `held_in`.
-        storing: told what the stores hold already.
-        announce: told what is fetched.
+        manifest: manifest of a new run here.
+        held: result of `held_in`.
+        storing: uploader, which learns the stores' present contents.
+        announce: callback for messages about fetched files.
         resume: go on with a run of the same plan.
 
     Raises:
         RunDirectoryError: the directory or a store holds another plan's run, or this one without
             `resume`, or the directory cannot be written.
-        StoreUnavailableError: there is no run here to go on with, and a store that may have it is
-            away.
+        StoreUnavailableError: there is no run here, and a store that may have it is unavailable.
     """
     require_same_plan_here(path, manifest, resume=resume)
     stored = [store for store, sizes in held.items() if sizes and MANIFEST in sizes]
@@ -109,7 +108,7 @@ def require_same_plan_here(path: Path, manifest: Manifest, *, resume: bool) -> N
 
 
 def _sizes(store: Store, announce: Callable[[str], None]) -> Mapping[str, int] | None:
-    """Return what a store holds of the run; None if it is away, which need not stay so."""
+    """Return the run's files in a store, with sizes; None if it is unavailable for now."""
     try:
         store.check()
         return store.sizes() if store.live else {}
@@ -119,7 +118,7 @@ def _sizes(store: Store, announce: Callable[[str], None]) -> Mapping[str, int] |
 
 
 def _require_same_plan_in(store: Store, manifest: Manifest, *, resume: bool) -> None:
-    """Refuse a store that holds another plan's run, or what cannot be told to be this one's."""
+    """Refuse a store that holds another plan's run, or files of an unknown run."""
     theirs = manifest_in(store)
     if theirs is not None:
         require_same_plan(theirs, manifest, store.url, resume=resume)

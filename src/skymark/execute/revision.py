@@ -21,7 +21,7 @@ REVISIONS = "revisions"
 """Folder of the cache."""
 
 WORKER = "execute/worker.py"
-"""Where a revision's package has the worker, which this skymark speaks to."""
+"""Path of the worker in a revision's package; this skymark sends it requests."""
 
 REQUIREMENTS = "requirements"
 
@@ -127,7 +127,7 @@ def _extract(revision: Revision, place: Path) -> None:
 
 
 def _unknown(name: str) -> str:
-    """Return why a name is no revision, and what to do."""
+    """Return the reason why a name is no revision, and the next step."""
     slug, at, version = name.partition("@")
     if at and slug and version and not version.startswith("{"):
         return (

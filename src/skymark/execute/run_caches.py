@@ -30,9 +30,9 @@ from skymark.suite.registry import suite_named, suites
 
 Announce = Callable[[str], None]
 RUN = "run"
-"""Name of the data set of a run: its libraries' own caches have no other."""
+"""Name of the data set of a run, for its libraries' own caches."""
 ROWS = "rows"
-"""Folder of a job's directory that lies over the kept rows of its data."""
+"""Folder of a job's directory with links to the stored rows of its data."""
 
 
 @contextmanager
@@ -43,21 +43,21 @@ def caches_of_run(
     part: Shard | None = None,
     announce: Announce = lambda _: None,
 ) -> Iterator[str | None]:
-    """Send the caches of this process's libraries where a policy says, and keep what it reads.
+    """Direct the caches of this process's libraries by a policy, and cache the run's data.
 
     Args:
         chosen: the policy; None for none.
         root: directory of the caches; None for skymark's own.
-        plan: the run's.
-        part: of several workers' parts, the one to be run here; it tells how many there are.
-        announce: told which policy and directory, and of waits.
+        plan: plan of the run.
+        part: this worker's part of the plan, if there are several workers.
+        announce: callback for messages about the policy, the directory and waiting.
 
     Yields:
-        The policy and the directory, for the manifest; None where none was chosen.
+        The policy and the directory, for the manifest; None without a policy.
 
     Raises:
-        UsageError: there is no such policy, a directory has none, or the policy keeps data that a
-            user names, and this run has none.
+        UsageError: there is no such policy, a directory comes without one, or the policy needs
+            named data, and this run has none.
         DataError: the data cannot be read, or a cache that must be there is not, or is damaged.
         CacheError: the directory may not be written, or its file system has no locks.
         StorageFullError: the disk has no room.
@@ -74,8 +74,8 @@ def caches_of_run(
         data = _opened(plan)
     if policy is Policy.AUTO:
         policy, reason = _decided(place, data, _jobs(part))
-        others = "`skymark cache plan` shows the others"
-        announce(f"cache policy auto: {policy}, for {reason}; {others}")
+        others = "`skymark cache plan` compares all policies"
+        announce(f"cache policy auto: {policy} ({reason}); {others}")
     with ExitStack() as stack:
         if policy is Policy.STAGGERED:
             wait_for_turn(turn_of(os.environ), announce=announce)
@@ -97,7 +97,7 @@ def caches_of_run(
 
 @contextmanager
 def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set variables for this process and what it starts, for a while."""
+    """Set variables for this process and its children within the context."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -111,7 +111,7 @@ def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _opened(plan: Plan) -> NamedData | None:
-    """Open the data that a plan names; None where it names none, or several."""
+    """Open the data that a plan names; None if it names none, or several."""
     names = data_names(plan)
     return suite_named(plan.suite).open_data(names[0]) if len(names) == 1 else None
 
@@ -124,7 +124,7 @@ def _kept(
     stack: ExitStack,
     announce: Announce,
 ) -> Path:
-    """Keep the rows of data as a policy says, lay them over a job's directory, return the entry."""
+    """Store the rows of data by a policy, link them into a job's directory, return the entry."""
     own = directory if policy is Policy.PARQUET else root
     stack.enter_context(using(real_data_entry(own, data), announce))
     if policy is Policy.PREBUILT:
@@ -136,7 +136,7 @@ def _kept(
 
 
 def _jobs(part: Shard | None) -> int | None:
-    """Return how many runs start at once, by their split or a scheduler; None if none tells it."""
+    """Return the number of simultaneous runs, by their split or a scheduler; None if unknown."""
     if part is not None:
         return len(part.split.places)
     rank = rank_here(os.environ)
@@ -148,10 +148,10 @@ def _decided(root: Path, data: NamedData | None, jobs: int | None) -> tuple[Poli
     from skymark.cache.choosing import case_of, choose, known_rates
 
     if data is None:
-        return Policy.PER_JOB, "no --data names what could be shared"
+        return Policy.PER_JOB, "there is no --data to share"
     if jobs is None:
         return Policy.PER_JOB, (
-            "how many runs start at once is not known (no --split, --shard or scheduler tells it)"
+            "the number of simultaneous runs is unknown: no --split, --shard or scheduler"
         )
     choice = choose(case_of(root, data.size_bytes, jobs, "once"), known_rates(root))
     return choice.policy, choice.reason
@@ -162,8 +162,8 @@ def build_for_runs(root: Path, name: str, announce: Announce) -> tuple[str, Path
 
     Args:
         root: directory of the caches.
-        name: of the data.
-        announce: told of waits.
+        name: the user's name for the data.
+        announce: callback for messages about waiting.
 
     Returns:
         The data's address, and the cache's directory.
@@ -174,7 +174,7 @@ def build_for_runs(root: Path, name: str, announce: Announce) -> tuple[str, Path
     """
     data = open_data(name)
     if data is None:
-        raise UsageError("no installed suite reads data that is named with --data")
+        raise UsageError("no installed suite reads --data; leave it out, or install such a suite")
     with (
         job_directory(root, os.environ, announce) as directory,
         unlocked(directory),

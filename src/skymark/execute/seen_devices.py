@@ -48,14 +48,14 @@ class SeenDevices(Frozen):
 def seen_devices(
     libraries: Iterable[SeenBy], platform: Platform, python: Path
 ) -> dict[SeenBy, SeenDevices]:
-    """Have libraries compute on the accelerators of a platform; return what each of them saw.
+    """Have libraries compute on the accelerators of a platform; return each library's answer.
 
-    They are asked side by side, each in a process of its own. An interruption ends these processes.
+    Each library runs in a process of its own, in parallel. An interruption ends these processes.
 
     Args:
-        libraries: are asked.
+        libraries: libraries to query.
         platform: ``gpu`` or ``tpu``.
-        python: the interpreter that they are installed for.
+        python: interpreter with the libraries.
     """
     asked: dict[SeenBy, subprocess.Popen[str]] = {}
     try:

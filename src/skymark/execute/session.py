@@ -1,4 +1,4 @@
-"""Session: carries out a plan into run directories and stores, by the strategy that it is given."""
+"""Session: carries out a plan into run directories and stores, by a given strategy."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(
 
     Args:
         plan: the cells.
-        results: its directory and stores, and whether a run of the same plan is continued there.
+        results: its directory and stores, and whether to continue a run of the same plan there.
         observer: callbacks for progress.
         strategy: `Sweeps` for a run or a shard of one, `Pairs` to compare it with a revision,
             `ClaimedGroups` to share it with other processes.
@@ -89,12 +89,12 @@ def run(
         cache_policy: the place of libraries' caches, for the manifest.
 
     Raises:
-        UsageError: the plan cannot be measured so, or this machine lacks what its platform asks
-            for; nothing was measured.
+        UsageError: the strategy cannot measure the plan, or this machine does not meet the needs of
+            its platform; nothing was measured.
         RunDirectoryError: the directory or a store holds another plan's run, or a run of this plan
             without `results.resume`, or cannot be written.
         StoreRefusedError: a store will not take the run; nothing was measured.
-        StorageFullError: a write was refused in the middle; what was written is intact.
+        StorageFullError: the disk became full; the files written before are intact.
     """
     require_accelerator(plan.platform, observer.stage, own=own, asks=False)
     session = Session(plan, results, observer, own, cache_policy)
@@ -236,15 +236,15 @@ class OpenedRun:
     def bring_other_parts(self, stores: Iterable[Store]) -> bool:
         """Fetch the parts of other workers from a store, if every cell has a record then.
 
-        Call it when this worker's part is stored, so that the last worker finds all parts. Two
-        workers that end at the same moment may both fetch them and write the same end. A store that
-        cannot be read leaves this worker's part as it is.
+        Call it after this worker's part is stored, so that the last worker finds all parts. Two
+        workers that end at the same moment may both fetch them and write the same end. If a store
+        cannot be read, this worker's part stays unchanged.
 
         Args:
             stores: stores that all workers share.
 
         Returns:
-            Whether the run was not whole here before, and is now.
+            Whether the run has become complete here.
         """
         announce = self.session.observer.stage
         own = set(self.directory.files())
@@ -264,7 +264,7 @@ class OpenedRun:
                     )
                     return True
             except (StoreError, FileNotFoundError) as error:
-                announce(f"the other workers' parts are not here: {error}")
+                announce(f"could not fetch the other workers' parts: {error}")
         return False
 
 
@@ -303,8 +303,7 @@ def run_id_of(path: Path) -> str:
     name = path.resolve().name
     if not RUN_ID.fullmatch(name):
         raise UsageError(
-            f"--output {path}: a run is called after its directory, and {name!r} begins with a "
-            "dot or a space, is longer than 200 characters or has some that no name has; choose "
-            "another"
+            f"--output {path}: a run takes its name from its directory, and {name!r} begins with a "
+            "dot or a space, has more than 200 characters, or has invalid ones; choose another"
         )
     return name

@@ -38,18 +38,18 @@ PACKET_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class WorkerKind:
-    """The interpreter, code and device of a worker; another one of the kind can take its place."""
+    """The interpreter, code and device of a worker; workers of one kind are interchangeable."""
 
     python: Path
     """Its interpreter."""
     runner: str
     """``module:Class`` of its suite's worker side, or of its judge."""
     cache: Path
-    """Where data lies."""
+    """Directory of the data."""
     import_root: Path | None = None
-    """The directory to import skymark and the suite from; None where they are installed."""
+    """The directory to import skymark and the suite from; None if they are installed."""
     platform: Platform = "cpu"
-    """The one whose accelerator it is to use."""
+    """The platform of its accelerator."""
 
 
 def launched(
@@ -62,11 +62,11 @@ def launched(
     """Start a worker process in a session of its own.
 
     Args:
-        kind: what it runs in.
-        marker: tells its processes from all others.
-        output: takes what it prints.
-        options: of its command line, with the descriptors that it is to use.
-        descriptors: that it inherits.
+        kind: interpreter, code and device.
+        marker: unique mark of its processes.
+        output: pipe for its output.
+        options: options of its command line, with its descriptors.
+        descriptors: descriptors to inherit.
 
     Raises:
         OSError: there is no such interpreter, or it cannot be started.
@@ -95,32 +95,32 @@ def launched(
             pass_fds=descriptors,
             env=variables,
             start_new_session=True,
-            umask=closed_umask(),  # it compiles what it imports, for others of this user
+            umask=closed_umask(),  # it writes compiled modules, which this user's workers share
         )
 
 
 class WorkerParent:
-    """A process that makes a runner, and forks it for each worker that is asked for."""
+    """A process that makes a runner, and forks it for each requested worker."""
 
     def __init__(self, kind: WorkerKind, cell: Cell, log: Path) -> None:
-        """Start it; it imports the library meanwhile.
+        """Start it; it imports the library in the background.
 
         Args:
-            kind: what it runs in.
-            cell: one of those that its workers are to run.
-            log: gets its output.
+            kind: interpreter, code and device.
+            cell: any cell of its workers' group.
+            log: file for its output.
 
         Raises:
             OSError: there is no such interpreter, or it cannot be started.
         """
         self.id = uuid.uuid4().hex
         self.obstacle: str | None = None
-        """What keeps it from being forked; None while nothing is known to."""
+        """Reason why it cannot be forked; None if no reason is known."""
         self.has_forked = False
         self.has_measured = False
-        """Whether one of its workers was given a round."""
+        """Whether any of its workers has got a request to measure."""
         self.output = WorkerOutput(log)
-        """Of the parent, and of the worker that it serves."""
+        """Output of the parent and of its worker."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             control = ("--control", str(theirs.fileno()))
@@ -130,7 +130,7 @@ class WorkerParent:
             raise
         finally:
             theirs.close()
-        with suppress(OSError):  # who asks it for a worker sees that it died
+        with suppress(OSError):  # `serve` reports its death
             self._socket.send(line_of(Begin(cell=cell, platform=kind.platform)).encode())
 
     @property
@@ -140,21 +140,21 @@ class WorkerParent:
 
     @property
     def is_running(self) -> bool:
-        """Whether it neither died nor was ended."""
+        """Whether it is alive."""
         return self.process.poll() is None
 
     @property
     def can_serve(self) -> bool:
-        """Whether it runs and nothing is known that keeps it from another worker."""
+        """Whether it is alive without a known obstacle to another worker."""
         return self.is_running and self.obstacle is None
 
     def serve(self, log: Path, receive: int, send: int) -> ForkedWorker:
-        """Ask for a worker, which begins as soon as the library is imported. One at a time.
+        """Request a worker, which begins when the library is imported; one at a time.
 
         Args:
-            log: gets its output.
-            receive: the descriptor at which the worker gets requests.
-            send: the one at which it answers.
+            log: file for its output.
+            receive: descriptor of the worker's requests.
+            send: descriptor of the worker's answers.
 
         Raises:
             OSError: the parent has died.
@@ -165,7 +165,7 @@ class WorkerParent:
         return ForkedWorker(self)
 
     def news(self, timeout_s: float) -> Serving | Ended | None:
-        """Return what it tells next; None for nothing in this time.
+        """Return its next message; None if none comes in time.
 
         Raises:
             EOFError: it has ended.
@@ -182,7 +182,7 @@ class WorkerParent:
         return NEWS.validate_json(packet)
 
     def end(self) -> tuple[str, ...]:
-        """End it with everything that is left of it; safe to call again.
+        """End it and its remaining processes; safe to call again.
 
         Returns:
             The processes that it left running.
@@ -213,7 +213,7 @@ class ForkedWorker:
 
     @property
     def pid(self) -> int:
-        """Its process id; the parent's until it has begun, and where that serves itself."""
+        """Its process id; the parent's before it begins, or if the parent serves itself."""
         self.poll()
         return self.parent.pid if self._serving is None else self._serving.pid
 
@@ -245,7 +245,7 @@ class ForkedWorker:
                 told = self.parent.news(timeout_s)
             except EOFError:
                 with suppress(subprocess.TimeoutExpired):
-                    # Its end of the socket closes some moments before it can be waited for.
+                    # Its end of the socket closes shortly before it becomes reapable.
                     self.returncode = self.parent.process.wait(timeout_s)
                     self.lost_parent = self.is_forked
                 break

@@ -1,4 +1,4 @@
-"""Sweeps of rounds: one for each cell in turn, or within a run's time where they decide most."""
+"""Sweeps of rounds: one round of each cell in turn, or of the undecided cells in a run's time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_sweeps(
     retry: Collection[Status] = (),
     clock: Callable[[], float] = time.monotonic,
 ) -> list[Record]:
-    """Measure every cell of a measurer that has no record yet; return all their records.
+    """Measure every cell of a measurer without a record; return all records.
 
     Args:
         measurer: of the run.
@@ -136,7 +136,7 @@ class TimedSweeps:
         return self._left_s - (self._clock() - self._began)
 
     def begin(self) -> None:
-        """Let the time begin, less what the rounds of an interrupted run took of it."""
+        """Start the time, reduced by the rounds of an interrupted run."""
         cells = self._measurer.open
         begun = [unfinished.rounds for unfinished in cells.by_id.values()]
         ended = [record.rounds for record in cells.records.values()]
@@ -163,7 +163,7 @@ class TimedSweeps:
         return sweep.names
 
     def serve(self, group: str, cells: Sequence[Cell]) -> None:
-        """Measure a round of each cell that still gets one: without time the first only."""
+        """Measure a round of each cell that still gets one: only the first if no time is left."""
         is_over, measurer = self.left_s <= 0, self._measurer
         in_time = [
             cell

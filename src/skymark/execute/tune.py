@@ -21,13 +21,13 @@ from skymark.suite.contract import Suite, Tuning
 from skymark.suite.registry import suite_named
 
 Order = tuple[float, ...]
-"""The place of a candidate among the others: the smallest is the best."""
+"""The order of a candidate; the smallest is the best."""
 
 REDUCTION = 3
-"""One candidate in so many goes on to the next rung."""
+"""Candidates of a rung for each candidate of the next rung."""
 
 FINALISTS = 3
-"""With so many or fewer, no rung but the last is worth its time."""
+"""With this number of candidates or fewer, only the last rung is worth its time."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class TuningOrder:
     cost: Metric
     rate: Metric
     target: float
-    """The share that the goal has to reach, 0 to 1."""
+    """Required share of the goal, 0 to 1."""
     stand_ins: tuple[Metric, Metric] | None = None
-    """The goal and the rate of candidates some of which lack the others; None for none."""
+    """Substitutes for goal and rate, if some candidates lack those; None without substitutes."""
     is_by_stand_ins: bool = False
-    """Whether goal and rate are those."""
+    """Whether goal and rate are the substitutes."""
 
     @classmethod
     def of(cls, tuning: Tuning, declaration: Declaration, target: float) -> TuningOrder:
@@ -59,7 +59,7 @@ class TuningOrder:
         )
 
     def among(self, records: Iterable[Record]) -> TuningOrder:
-        """Return the rule for these records: by the stand-ins where one has no other rate."""
+        """Return the rule for these records: by the substitutes if a record has only their rate."""
         if self.stand_ins is None:
             return self
         goal, rate = self.stand_ins
@@ -69,7 +69,7 @@ class TuningOrder:
         return replace(self, goal=goal, rate=rate, stand_ins=None, is_by_stand_ins=True)
 
     def place(self, record: Record) -> Order | None:
-        """Return a record's place, the smallest first; None where it did not end well."""
+        """Return a record's order, the smallest first; None if it did not end well."""
         rate = self.value(record, self.rate)
         if record.status is not Status.OK or rate is None:
             return None
@@ -84,7 +84,7 @@ class TuningOrder:
         return reached is not None and reached >= self.target
 
     def deciding(self, record: Record) -> Metric:
-        """Return the metric by which a record is compared with its like."""
+        """Return the metric that compares a record with records on its side of the target."""
         return self.cost if self.reaches(record) else self.rate
 
     def is_shown_to_differ(self, one: Record, other: Record) -> bool:
@@ -95,7 +95,7 @@ class TuningOrder:
         return bool(ours and theirs) and is_shown(ours, theirs, metric)
 
     def needed_rate(self, record: Record) -> float | None:
-        """Return the rate at which the accelerator would never wait: each round's over its goal."""
+        """Return the rate at which the accelerator would never wait: each round's rate / goal."""
         found = [
             one.metrics[self.rate.name] / reached
             for one in record.rounds
@@ -129,7 +129,7 @@ class Tuned:
     order: TuningOrder
     rungs: tuple[Rung, ...]
     names: frozenset[str]
-    """Of the tuned settings, which are axes of the candidates' cells."""
+    """Names of the tuned settings, which are axes of the candidates' cells."""
 
     def point(self, record: Record) -> dict[str, Setting]:
         """Return a candidate's tuned settings."""
@@ -138,9 +138,9 @@ class Tuned:
 
     @property
     def ranking(self) -> tuple[tuple[int, Record], ...]:
-        """Each candidate's last rung, from 1, and its record there: the best of the last first.
+        """Each candidate's last rung, from 1, and its record there, best first.
 
-        Those that could not be measured come at the end.
+        Candidates that could not be measured come last.
         """
         last: dict[str, tuple[int, Record]] = {}
         for number, rung in enumerate(self.rungs, 1):
@@ -155,13 +155,13 @@ class Tuned:
 
     @property
     def chosen(self) -> Record | None:
-        """The best record; None where no candidate could be measured."""
+        """The best record; None if no candidate could be measured."""
         record = next((one for _, one in self.ranking), None)
         return None if record is None or self.order.place(record) is None else record
 
     @property
     def rivals(self) -> tuple[Record, ...]:
-        """Finalists that the last rung's rounds do not show to differ from the chosen one."""
+        """Finalists without a significant difference from the chosen record in the last rung."""
         chosen, last = self.chosen, len(self.rungs)
         return tuple(
             one
@@ -196,11 +196,11 @@ class Candidates:
         A setting that the request gives is not tuned.
 
         Args:
-            work: what all candidates share.
-            step_ms: milliseconds that the accelerator computes per batch.
-            batch: elements of a batch; None for the scenario's.
+            work: the common request of all candidates.
+            step_ms: milliseconds of the accelerator's computation per batch.
+            batch: elements of a batch; None for the scenario's default.
             grid: the values to try of each setting, in place of the suite's own points.
-            cores: of this machine, up to which the suite's own points go.
+            cores: cores of this machine, an upper limit of the suite's own points.
 
         Raises:
             UsageError: the suite has nothing to tune, or values contradict one another.
@@ -215,10 +215,10 @@ class Candidates:
         own = {"--step-ms": tuning.step, **({} if batch is None else {"--batch": tuning.batch})}
         for option, name in own.items():
             if name in work.settings:
-                raise UsageError(f"{name} is what {option} sets; leave it out of --set")
+                raise UsageError(f"{option} sets {name}; leave it out of --set")
         for name in grid or ():
             if name in work.settings:
-                raise UsageError(f"{name} is in --grid and given besides; leave one of them out")
+                raise UsageError(f"{name} is in --grid and in another option; leave one out")
         step = {tuning.step: step_ms, **({} if batch is None else {tuning.batch: batch})}
         shared = work.changed(
             scenarios=work.scenarios or (tuning.scenario,), settings={**work.settings, **step}
@@ -352,7 +352,7 @@ def candidates_of(plans: Iterable[tuple[Mapping[str, Setting], Plan]]) -> Plan:
         labels = {one.cell.label for one in plan.cells}
         if len(labels) > 1:
             raise UsageError(
-                f"a tune is of one scenario, and these are {len(labels)}: "
+                f"a tune takes one scenario, and these are {len(labels)}: "
                 f"{', '.join(sorted(labels))}; give one with --scenarios, and one value of each "
                 "--axis"
             )
@@ -374,26 +374,26 @@ def measure_rungs(
 ) -> Tuned:
     """Measure candidates by successive halving: many with little time, the best third with more.
 
-    Of equal candidates in a rung the earlier is the better (K. Jamieson, A. Talwalkar,
+    Among equal candidates of a rung the earlier one wins (K. Jamieson, A. Talwalkar,
     "Non-stochastic best arm identification and hyperparameter optimization", AISTATS 2016, with a
     third in place of a half).
 
-    Each rung's plan follows from the records of the one before, so that a tune which was
-    interrupted goes on by being carried out again: `run` returns what is there.
+    Each rung's plan follows from the records of the previous rung. So you continue an interrupted
+    tune by running it again: `run` returns existing records.
 
     Args:
-        candidates: all of them, in one plan.
-        efforts: of the rungs, the shortest first; as many rungs as are worth it.
-        order: says which record is better.
-        directory: gets a run directory for each rung.
+        candidates: all candidates, in one plan.
+        efforts: efforts of the rungs, the shortest first.
+        order: the rule for the better record.
+        directory: parent of the rungs' run directories.
         run: measures a rung.
-        names: of the tuned settings.
+        names: names of the tuned settings.
     """
     by_id = {one.cell.id: one for one in candidates.cells}
     rungs: list[Rung] = []
     left = list(by_id)
     for number, (size, effort) in enumerate(rungs_of(len(candidates.runnable), efforts)):
-        # The first rung has those that cannot be run, too: their records say why.
+        # The first rung also has the candidates that cannot run: their records have the reason.
         ids = left[:size] if number else left
         cells = tuple(by_id[id] for id in ids)
         plan = candidates.model_copy(update={"cells": cells, "effort": effort})
@@ -410,14 +410,14 @@ def measure_rungs(
 
 
 def rungs_of(candidates: int, efforts: Sequence[Effort]) -> list[tuple[int, Effort]]:
-    """Return how many candidates each rung measures, at most, and its effort.
+    """Return each rung's largest number of candidates, and its effort.
 
-    The last rung has the longest effort, for its figures are the ones that are told, and more
-    finalists than `FINALISTS` where the efforts are too few.
+    The last rung has the longest effort, because its figures are the results. With too few
+    efforts it has more than `FINALISTS` candidates.
 
     Args:
-        candidates: at the first rung.
-        efforts: the shortest first.
+        candidates: number of candidates in the first rung.
+        efforts: efforts, the shortest first.
     """
     sizes = [candidates]
     while sizes[-1] > FINALISTS and len(sizes) < len(efforts):
@@ -427,7 +427,7 @@ def rungs_of(candidates: int, efforts: Sequence[Effort]) -> list[tuple[int, Effo
 
 
 def _with_axes(planned: PlannedCell, point: Mapping[str, Setting]) -> PlannedCell:
-    """Return a planned cell with its point among the axes; a process of its own stays its own."""
+    """Return a planned cell with its point among the axes, and its group renamed if its own."""
     cell = planned.cell
     tuned = cell.model_copy(update={"axes": {**cell.axes, **point}})
     return planned.model_copy(

@@ -19,7 +19,7 @@ from skymark.suite.registry import suite_named
 def venvs_of_plan(plan: Plan, target: Target) -> dict[str, VenvSpec]:
     """Return the venvs that the cells of a plan need, by name, built for a target.
 
-    Those of libraries that no package installs by itself are not among them.
+    Libraries that no package installs by itself have no venv here.
     """
     suite = suite_named(plan.suite)
     cells = (planned.cell for planned in plan.runnable)
@@ -30,7 +30,7 @@ def venvs_of_plan(plan: Plan, target: Target) -> dict[str, VenvSpec]:
 def venvs_named(
     names: Sequence[str], suites: Sequence[Suite], target: Target = "cpu"
 ) -> dict[str, VenvSpec]:
-    """Return the venvs of adapters by name; of all that install by themselves if none is named.
+    """Return the venvs of adapters by name; without names, of all that install by themselves.
 
     Raises:
         UnknownNameError: no suite has such an adapter.
@@ -44,7 +44,7 @@ def venvs_named(
 
 
 def _venvs_of(name: str, suites: Sequence[Suite]) -> dict[str, VenvSpec]:
-    """Return the venv of an adapter, of each suite that has one of this name."""
+    """Return the venvs of an adapter's name in all suites."""
     found: dict[str, VenvSpec] = {}
     unknown: list[UnknownNameError] = []
     for suite in suites:
@@ -66,18 +66,18 @@ SIZES = "sizes.toml"
 MB = 1_000_000
 
 SMALL_BYTES = 800_000
-"""Of a package that the table does not have: the mean of those below its 5 MB (`nox -s sizes`)."""
+"""Size of a package below the table's 5 MB: the mean of such packages (`nox -s sizes`)."""
 
 TARGET = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
-"""What markers of pins are held against: rented machines."""
+"""Environment for the markers of pins: rented machines."""
 
 
 def unpacked_bytes(specs: Iterable[VenvSpec], also: Iterable[str] = ()) -> int:
-    """Return the bytes that venvs take on a disk that had none of them, shared packages once.
+    """Return the bytes of venvs on a disk without any of them, counting shared packages once.
 
     Args:
         specs: the venvs.
-        also: compiled files below ``requirements/`` that are installed besides.
+        also: compiled files below ``requirements/`` to install, too.
     """
     sizes = _sizes()
     packages = {package for spec in specs for package in _packages_of(spec)}
@@ -86,7 +86,7 @@ def unpacked_bytes(specs: Iterable[VenvSpec], also: Iterable[str] = ()) -> int:
 
 
 def _packages_of(spec: VenvSpec) -> set[str]:
-    """Return the packages of a venv; those that its unpinned ones bring along are not known."""
+    """Return the packages of a venv, without the unknown dependencies of unpinned packages."""
     from packaging.requirements import Requirement
     from packaging.utils import canonicalize_name
 

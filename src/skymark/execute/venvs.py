@@ -1,8 +1,7 @@
 """Adapter venvs, made by uv on first use, or the running interpreter in their place.
 
-Each adapter runs with the newest release of its library, which one common venv could not
-give to all. uv hard-links files from its own cache, so a package that many venvs share is
-on disk once.
+Each adapter runs with the newest release of its library, which is impossible in one common venv.
+uv hard-links files from its own cache, so a package of many venvs is on disk once.
 
 Only metadata is read, so no library is imported.
 """
@@ -45,11 +44,11 @@ UV_LIMIT_S = 7200.0
 LOG_TAIL_LINES = 15
 MARKER = "skymark-venv.json"
 UMASK = 0o022
-"""Of what uv writes: all may read it, and nobody else may change it, whatever the user's is."""
+"""Mask of uv's files, whatever the user's mask: all may read them, only the owner may write."""
 ROOT = Path("/")
-"""Current directory of uv, which obeys a ``uv.toml`` there and in every directory above.
+"""Current directory of uv, which reads ``uv.toml`` there and in every directory above.
 
-Only the machine's owner can put one here. The user's own, ``~/.config/uv/uv.toml``, holds too."""
+Only the machine's owner can write one here. The user's ``~/.config/uv/uv.toml`` applies, too."""
 
 
 class BuiltVenv(Frozen):
@@ -75,11 +74,11 @@ class Venvs:
         announce: Callable[[str], None] = lambda _: None,
         requirements: Path | None = None,
     ) -> None:
-        """Name the venvs; none is made yet.
+        """Set up the directory's name; make no venv yet.
 
         Args:
-            cache: where they lie, unless others may write there.
-            announce: told that one is being made.
+            cache: parent directory, unless others may write there.
+            announce: callback for messages about a venv in the making.
             requirements: the directory of their pins; None for this installation's.
         """
         self._root = own_cache(cache) / "venvs"
@@ -88,7 +87,7 @@ class Venvs:
         self._requirements = requirements
 
     def path_of(self, spec: VenvSpec) -> Path:
-        """Return where a venv lies, or would lie; changed pins give another place."""
+        """Return the directory of a venv, whether it exists or not; it depends on the pins."""
         texts = list(spec.declared) if spec.locked is None else [self._pins(spec.locked)]
         python = spec.python or f"{sys.version_info.major}.{sys.version_info.minor}"
         key = digest_of([texts, list(spec.packages), python, sys.platform])
@@ -144,7 +143,7 @@ class Venvs:
             )
 
     def clean(self, name: str | None = None) -> list[BuiltVenv]:
-        """Remove venvs, all or those of one name; returns what was removed."""
+        """Remove all venvs, or the venvs of one name; return the removed venvs."""
         removed = [built for built in self.built() if name in {None, built.name}]
         for built in removed:
             shutil.rmtree(built.directory)
@@ -206,7 +205,7 @@ class Venvs:
 
 
 def _import_once(python: str, module: str) -> None:
-    """Import a module, so that the first worker does not compile what it consists of.
+    """Import a module once, so that the first worker need not compile its files.
 
     All that is installed would take ten times the CPU time. A module that cannot be imported is the
     worker's matter, which says why.
@@ -218,20 +217,20 @@ def _import_once(python: str, module: str) -> None:
 
 
 def _is_complete(directory: Path) -> bool:
-    """Whether a venv was made to its end, and the Python it stands on is still there."""
+    """Whether a venv is complete and its Python still exists."""
     return (directory / MARKER).exists() and (directory / "bin" / "python").exists()
 
 
 def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -> Path:
     """Return a directory that holds skymark, the package of a suite's runner, and nothing else.
 
-    It goes on the path of a worker, whose venv has neither installed; adding the directories that
-    they lie in would bring along everything that is installed beside them.
+    It goes on the path of a worker, whose venv has neither package. The packages' own directories
+    would add everything installed beside them.
 
     Args:
-        cache: where the directory is made, unless others may write there.
+        cache: parent of the directory, unless others may write there.
         runner: ``module:Class`` of the worker's side.
-        own: the directory of skymark's package in another revision; None for the one that runs.
+        own: directory of skymark's package in another revision; None for this package.
     """
     packages = {"skymark": own or Path(__file__).resolve().parents[1]}
     name = runner.partition(":")[0].partition(".")[0]
@@ -246,7 +245,7 @@ def import_root(cache: Path, runner: str = "skymark", own: Path | None = None) -
 
 
 def _location_of(name: str) -> Path | None:
-    """Return the directory or file of a module at the top; None where only workers find it."""
+    """Return the directory or file of a top-level module; None if only workers can import it."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return None
@@ -262,23 +261,23 @@ class AdapterHere:
     library: str
     """The module that its workers import first."""
     version: str | None
-    """Of the library; None where it is not installed."""
+    """Version of the library; None if it is not installed."""
     missing: tuple[Requirement, ...]
     """Unmet requirements of the adapter and of its workers."""
 
 
 def adapters_here(specs: Mapping[str, VenvSpec]) -> list[AdapterHere]:
-    """Return each adapter with its library's version and what is missing for it.
+    """Return each adapter with its library's version and its missing requirements.
 
     Args:
-        specs: the venvs that the adapters have elsewhere, by name, built for this machine.
+        specs: specifications of the adapters' venvs for this machine, by name.
     """
     distributions = metadata.packages_distributions()
     found = []
     for name, spec in specs.items():
         module, needs = spec.imports or name, requirements_of(spec)
         wanted = {canonicalize_name(one.name) for one in needs}
-        # Several may share a name at the top, such as `nvidia`.
+        # Several distributions may share a top-level name, such as `nvidia`.
         owners = distributions.get(module.partition(".")[0], ())
         own = next((one for one in owners if canonicalize_name(one) in wanted), None)
         version = None if own is None else metadata.version(own)
@@ -288,7 +287,7 @@ def adapters_here(specs: Mapping[str, VenvSpec]) -> list[AdapterHere]:
 
 
 def install_line(found: Iterable[AdapterHere]) -> str | None:
-    """Return the command that installs everything that is missing; None if nothing is."""
+    """Return the command that installs all missing requirements; None if none is missing."""
     wanted: dict[str, Requirement] = {}
     for one in (each for adapter in found for each in adapter.missing):
         known = wanted.setdefault(one.name, Requirement(str(one)))
@@ -306,7 +305,7 @@ def requirements_of(spec: VenvSpec) -> list[Requirement]:
 
 
 def is_met(one: Requirement) -> bool:
-    """Whether what is installed meets a requirement, that of its extras included."""
+    """Whether the installed packages meet a requirement and its extras."""
     try:
         version, needs = metadata.version(one.name), metadata.requires(one.name) or ()
     except metadata.PackageNotFoundError:

@@ -58,7 +58,7 @@ from skymark.suite import contract
 
 PACKET_BYTES = 1 << 16
 DESCRIPTORS = 2
-"""Of a worker's two pipes, which come with a request."""
+"""Number of descriptors in a request: a worker's two pipes."""
 PROCESS = Path("/proc/self")
 DEVICES = ("/dev/nvidia", "/dev/accel", "/dev/vfio", "/dev/dri", "/dev/kfd")
 """Beginnings of the device files of accelerators."""
@@ -76,14 +76,14 @@ class Asked(NamedTuple):
 
 
 class Parent:
-    """Forks workers, one after the other, each from the same state."""
+    """Forks workers one at a time, each from the same state."""
 
     def __init__(self, control: socket.socket, works: Any) -> None:
-        """Get ready to be asked.
+        """Set up the parent.
 
         Args:
-            control: the engine's requests come from here.
-            works: the runner; None where it could not be made.
+            control: socket of the engine's requests.
+            works: the runner; None if it could not be made.
         """
         self._control = control
         self._works = works
@@ -125,7 +125,7 @@ class Parent:
 
 
 def obstacle(works: Any, control: int) -> str | None:
-    """Return the reason not to fork this process after its import; None where there is none.
+    """Return the reason not to fork this process after its import; None without one.
 
     Args:
         works: the runner; its `forks` says whether its library allows it.
@@ -144,7 +144,7 @@ def obstacle(works: Any, control: int) -> str | None:
 
 
 def _descriptors(control: int) -> list[str]:
-    """Return what this process has open, besides the engine's socket."""
+    """Return the open descriptors of this process, without the engine's socket."""
     found = []
     for one in (PROCESS / "fd").iterdir():
         try:
@@ -183,12 +183,12 @@ class Channel:
             os.set_inheritable(descriptor, False)
 
     def send(self, event: Event) -> None:
-        """Tell the engine something."""
+        """Send a message to the engine."""
         self._send.write(line_of(event))
         self._send.flush()
 
     def receive(self) -> Request:
-        """Wait for the engine's next request; an engine that is gone wants the end."""
+        """Wait for the engine's next request; if the engine is gone, return `End`."""
         line = self._receive.readline()
         return REQUESTS.validate_json(line) if line else End()
 
@@ -205,7 +205,7 @@ class WorkerSession:
         """Descriptor that the engine reads what is printed from."""
 
     def serve(self) -> None:
-        """Work until the engine says so or is gone."""
+        """Work until the engine sends `End` or is gone."""
         while isinstance(request := self.channel.receive(), (Prepare, Measure, Judge, See)):
             print_into(self.output)
             try:
@@ -258,7 +258,7 @@ class SampledRegion:
         self._cpu_s = 0.0
 
     def begins(self, exclude: tuple[int, ...] = ()) -> None:
-        """Wait until the engine is sampling, then note the CPU time used so far."""
+        """Wait until the engine is sampling, then record the present CPU time."""
         from skymark.measure.process_tree import cpu_seconds_of_tree
 
         self._exclude = exclude
@@ -267,11 +267,11 @@ class SampledRegion:
         self._cpu_s = cpu_seconds_of_tree(os.getpid(), exclude)
 
     def ends(self) -> Resources:
-        """Return what the tree used; the engine adds the peak of memory that it saw."""
+        """Return the tree's resources; the engine adds the peak of memory."""
         from skymark.measure.process_tree import cpu_seconds_of_tree
 
         used_s = cpu_seconds_of_tree(os.getpid(), self._exclude) - self._cpu_s
-        # The cost of asking is taken out, and is known to some µs only.
+        # The cost of the query is subtracted, which is only known to some µs.
         cpu_s = max(0.0, used_s)
         self._channel.send(TimedRegionEnds())
         answer = self._channel.receive()
@@ -279,14 +279,14 @@ class SampledRegion:
         return seen.model_copy(update={"cpu_s": cpu_s})
 
     def hand_over(self, evidence: Path) -> None:
-        """Remember what a judge is to see of the round."""
+        """Remember the round's evidence for a judge."""
         self.evidence = evidence
 
 
 def signals_of_children() -> set[int]:
-    """Return the signals that ended processes of this one, as Python's own objects tell.
+    """Return the signals that ended child processes, from Python's own objects.
 
-    A library that lost a process may say no more than that.
+    A library that lost a process may not report the signal.
     """
     kinds = (subprocess.Popen, popen_fork.Popen)
     processes = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
@@ -303,7 +303,7 @@ def failure(error: Exception) -> Failed:
 
 
 def print_into(output: int) -> None:
-    """Send standard output and error to the engine, wherever a library has turned them."""
+    """Send standard output and error to the engine, even if a library has redirected them."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.dup2(output, 1)
@@ -311,7 +311,7 @@ def print_into(output: int) -> None:
 
 
 def main() -> None:
-    """Run a worker; see `skymark.execute.starting` for the other end."""
+    """Run a worker; `skymark.execute.starting` is the engine's end."""
     parser = argparse.ArgumentParser(prog="skymark-worker")
     parser.add_argument("--receive", type=int)
     parser.add_argument("--send", type=int)
@@ -353,7 +353,7 @@ def made(arguments: argparse.Namespace, request: Begin) -> Any:
 
 
 def serve(channel: Channel, works: Any, output: int) -> NoReturn:
-    """Carry out the engine's requests and leave; at once where there is nothing to do it with."""
+    """Carry out the engine's requests and exit; without a runner, exit at once."""
     if isinstance(works, Failed):
         channel.send(works)
         leave()

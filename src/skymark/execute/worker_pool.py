@@ -18,39 +18,39 @@ from skymark.execute.starting import WorkerKind, WorkerParent
 from skymark.model.record import Cause, Cell, RoundResult
 
 LEAST_FREE = 0.25
-"""Least share of the machine's memory that stays free when another parent is started."""
+"""Smallest free share of the machine's memory for the start of another parent."""
 
 Key = tuple[WorkerKind, str]
-"""What a parent imports: its kind and its adapter."""
+"""Kind and adapter of a parent, which decide its imports."""
 
 
 class WorkerPool:
-    """Lends workers to engines, one at a time, and ends or keeps those that come back.
+    """Lends workers to engines, one at a time, and ends or reuses returned workers.
 
     A round needs a process that has not measured its cell. An adapter's parent imports the library
     once and is forked for each worker. A parent that cannot be forked serves one worker; the next
-    parent can start ahead, to import while nothing is measured. A worker that serves several groups
-    is kept for the next group of its kind instead.
+    parent can start ahead, to import while nothing is measured. Alternatively, a worker serves
+    several groups of its kind in turn.
     """
 
     def __init__(self, announce: Callable[[str], None], *, keeps: bool, forks: bool = True) -> None:
-        """Begin without a process.
+        """Set up without a process.
 
         Args:
-            announce: told of processes that a kept worker left running, which are ended.
-            keeps: whether a worker outlives the cells for which it was started.
-            forks: whether workers that do not are forked from a parent, where it can be.
+            announce: callback for messages about a worker's left-over processes.
+            keeps: whether a worker serves several groups.
+            forks: whether to fork workers of one group from a parent, if possible.
         """
         self._announce = announce
         self.keeps = keeps
         self._forks = forks and not keeps
         self._kept: WorkerProcess | None = None
         self._by_key: dict[Key, WorkerParent] = {}
-        """The latest used is the last."""
+        """Parents, the most recently used last."""
 
     @property
     def parents(self) -> tuple[WorkerParent, ...]:
-        """The parents that it has now."""
+        """The present parents."""
         return tuple(self._by_key.values())
 
     def take(
@@ -59,13 +59,13 @@ class WorkerPool:
         """Return a worker for cells.
 
         Args:
-            kind: what it is to run in.
-            adapter: whose cells they are.
-            cells: those that it is to serve, one at least.
-            log: gets a new one's output until it is given a cell's own.
+            kind: interpreter, code and device.
+            adapter: adapter of the cells.
+            cells: the worker's cells, at least one.
+            log: file for a new worker's output until its first cell.
 
         Raises:
-            WorkerError: none could be started.
+            WorkerError: no worker could be started.
         """
         first = next(iter(cells))
         if (kept := self._kept_for(kind, cells)) is not None:
@@ -75,16 +75,16 @@ class WorkerPool:
         return self.take_beside(kind, adapter, first, log)
 
     def take_beside(self, kind: WorkerKind, adapter: str, cell: Cell, log: Path) -> WorkerProcess:
-        """Return a new worker that is to run beside others, and so is not to measure.
+        """Return a new worker that runs beside others, and therefore must not measure.
 
         Args:
-            kind: what it is to run in.
-            adapter: whose it is to be.
-            cell: one of the adapter's.
-            log: gets its output.
+            kind: interpreter, code and device.
+            adapter: adapter of the worker.
+            cell: any cell of the adapter.
+            log: file for its output.
 
         Raises:
-            WorkerError: none could be started.
+            WorkerError: no worker could be started.
         """
         if not self._forks:
             return WorkerProcess(kind, cell, log)
@@ -100,15 +100,13 @@ class WorkerPool:
     def start_ahead(
         self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path
     ) -> None:
-        """Start the parent of the worker that is taken next, if there is none that can be forked.
-
-        Whatever is wrong with it, who takes its worker will see.
+        """Start the next worker's parent early, unless one is running; `take` reports its faults.
 
         Args:
-            kind: what it is to run in.
-            adapter: whose cells they are.
-            cells: those that it is to serve, one at least.
-            log: gets its output.
+            kind: interpreter, code and device.
+            adapter: adapter of the cells.
+            cells: the worker's cells, at least one.
+            log: file for its output.
         """
         key = kind, adapter
         parent = self._by_key.get(key)
@@ -118,7 +116,7 @@ class WorkerPool:
             self._by_key[key] = self._parent(key, next(iter(cells)), log)
 
     def give_back(self, worker: WorkerProcess) -> None:
-        """Keep a worker that can go on, or end it with everything that it started."""
+        """Keep a worker for reuse if possible, or end it with all its processes."""
         if self.keeps and worker.is_ready:
             self._kept = worker
         else:
@@ -132,7 +130,7 @@ class WorkerPool:
         self._end_parents(lambda *_: True)
 
     def _kept_for(self, kind: WorkerKind, cells: Collection[Cell]) -> WorkerProcess | None:
-        """Return the worker that was kept, if it can serve cells; else end it."""
+        """Return the kept worker if it can serve cells; else end it."""
         kept, self._kept = self._kept, None
         if kept is None:
             return None
@@ -143,7 +141,7 @@ class WorkerPool:
         return None
 
     def _parent(self, key: Key, cell: Cell, log: Path) -> WorkerParent:
-        """Start a parent; end those that were not used for longest where memory is short."""
+        """Start a parent; if memory is short, end the least recently used parents first."""
         while self._by_key and _free_share() < LEAST_FREE:
             self._end(self._by_key.pop(next(iter(self._by_key))))
         try:
@@ -161,7 +159,7 @@ class WorkerPool:
             self._announce(describe_leaks(left))
 
     def _end_worker(self, worker: WorkerProcess) -> None:
-        """End a worker that serves no cell whose record could tell of what it left."""
+        """End a worker, and announce its left-over processes, which no record can report."""
         worker.end()
         if worker.leaked:
             self._announce(describe_leaks(worker.leaked))
@@ -176,8 +174,8 @@ def _free_share() -> float:
 
 NOTHING_HANDED_OVER = Cause(
     kind="nothing-handed-over",
-    message="the worker delivered figures, but nothing to judge them by",
-    action="an adapter must leave skymark's own code in its process as it is",
+    message="the worker delivered figures without evidence for the judge",
+    action="an adapter must not change skymark's own code in its process",
 )
 
 
@@ -185,7 +183,7 @@ class Judges:
     """Gives verdicts on the rounds of a suite that has a judge."""
 
     def __init__(self, judge: str) -> None:
-        """Begin without a process.
+        """Set up without a process.
 
         Args:
             judge: ``module:Class`` of the suite's judge.
@@ -199,11 +197,11 @@ class Judges:
         """Return a round with its verdict.
 
         Args:
-            cell: what was measured.
-            measured: what the worker told of the round, and what was seen of it.
-            kind: what the worker runs in.
-            log: gets what the judge prints.
-            timeout_s: how long it may take.
+            cell: the measured cell.
+            measured: the worker's report and the engine's observations.
+            kind: interpreter, code and device of the worker.
+            log: file for the judge's output.
+            timeout_s: time limit.
 
         Raises:
             WorkerError: there is no verdict; the worker can go on.

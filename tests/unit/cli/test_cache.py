@@ -124,7 +124,7 @@ def test_use_staggers_by_the_place_in_an_array_whose_numbers_begin_anywhere(skym
 def test_use_chooses_and_says_why(skymark, source, tmp_path):
     status, _, err = skymark("use", "--data", source, "--", sys.executable, "-c", "")
     assert status == 0
-    assert "cache policy auto: per-job, for the number of jobs (--jobs) is not known" in err
+    assert "cache policy auto: per-job (the number of jobs (--jobs) is not known" in err
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_a_run_sends_its_libraries_to_a_directory_of_its_own_and_back(tmp_path, 
         assert told.startswith("per-job: ")
     with caches_of_run(None, None, PLAN) as told:
         assert told is None
-    assert "cache policy auto: per-job, for no --data names what" in capfd.readouterr().err
+    assert "cache policy auto: per-job (there is no --data to share)" in capfd.readouterr().err

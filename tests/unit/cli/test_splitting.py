@@ -57,7 +57,7 @@ def test_a_split_is_shown_for_programs(capsys):
 
 def test_the_reasons_are_told_beside_the_table(capsys):
     assert main(["plan", "--split", "longest:2", "--explain"]) == 0
-    assert "the longest first" in capsys.readouterr().err
+    assert "longest items first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

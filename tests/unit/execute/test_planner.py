@@ -105,7 +105,7 @@ def test_times_and_goals_that_mean_nothing_are_refused(given, words):
 
 
 def test_a_time_is_refused_where_nothing_varies():
-    with pytest.raises(UsageError, match="of the suite clip does not; leave it out"):
+    with pytest.raises(UsageError, match="of the suite clip does not vary"):
         make_plan(load_profile("clip"), Work(time="1m"))
 
 

@@ -230,7 +230,7 @@ def test_data_that_is_generated_cannot_be_kept(root, policy):
 def test_auto_says_that_it_cannot_tell_how_many_start(table, root, capfd):
     with caches_of_run("auto", root, plan_of(table)) as told:
         assert told.startswith("per-job: ")
-    assert "per-job, for how many runs start at once is not known" in capfd.readouterr().err
+    assert "per-job (the number of simultaneous runs is unknown" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_auto_chooses_by_size_and_number(table, root, capfd, rate, jobs, policy)
     (root / MEASURED).write_text(Rates(build_bytes_per_s=rate).model_dump_json())
     with caches_of_run("auto", root, plan_of(table), Shard.of(0, jobs)) as told:
         assert told.startswith(f"{policy}: ")
-    assert f"cache policy auto: {policy}, for " in capfd.readouterr().err
+    assert f"cache policy auto: {policy} (" in capfd.readouterr().err
 
 
 def test_auto_takes_the_number_of_a_scheduler(table, root, capfd, monkeypatch):
@@ -251,7 +251,7 @@ def test_auto_takes_the_number_of_a_scheduler(table, root, capfd, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "8")
     with caches_of_run("auto", root, plan_of(table)) as told:
         assert told.startswith("shared: ")
-    assert "for 8 builds take" in capfd.readouterr().err
+    assert "shared (8 builds take" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("jobs", "policy"), [(4, "parquet+shared"), (1, "parquet")])

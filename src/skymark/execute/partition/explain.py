@@ -1,4 +1,4 @@
-"""The explanation of a split: who takes what, and why, with its CPUs and memory."""
+"""The explanation of a split: each worker's part, its CPUs and memory, and the reasons."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
 MOST_KEYS = 4
-"""Keys that a worker's line names; more are counted."""
+"""Most keys to list in a worker's line; the rest are counted."""
 
 RULES = {
-    "even": "neighbouring items, as many for each worker; numbers differ by one at most",
-    "balanced": "those with the most cells first, each to the worker with the fewest",
-    "longest": "those that take the longest first, each to the worker that has the least to do",
+    "even": "equally many neighbouring items for each worker; numbers differ by one at most",
+    "balanced": "items with the most cells first, each to the worker with the fewest",
+    "longest": "longest items first, each to the worker with the least total time",
     "weighted": "neighbouring items, in proportion to each worker's CPUs",
-    "two-level": "a slice of neighbouring items for each worker, and an equal part of it for each "
-    "of its completions, which all run at once",
-    "waves": "a slice of neighbouring items for each worker, and an equal part of it for each of "
-    "its completions, of which some run at once",
+    "two-level": "a slice of neighbouring items for each worker, divided equally among its "
+    "completions, which all run at once",
+    "waves": "a slice of neighbouring items for each worker, divided equally among its "
+    "completions, which run in waves",
 }
 
 ENOUGH = {"weighted": "even:{}", "two-level": "two-level:{}x1", "waves": "waves:{}x1/1"}
-"""A split of each kind for so many workers, of kinds that take more than their number."""
+"""The form of a split for a given number of workers, for kinds with more parameters."""
 
 
 class WorkerPart(Frozen):
     """The part of one worker: its keys, cells and time."""
 
     number: int
-    """Of the worker among all, from 0."""
+    """Number of the worker, from 0."""
     part: Part
     keys: tuple[str, ...]
     cells: int
     expected_s: float | None
-    """Of one round of its cells; None where one of them has no guess."""
+    """Time of one round of its cells; None if a cell has no guess."""
 
     @property
     def span(self) -> str:
@@ -46,7 +46,7 @@ class WorkerPart(Frozen):
 
 
 def worker_parts(split: Split, items: Sequence[Item]) -> tuple[WorkerPart, ...]:
-    """Return what every worker of a split takes."""
+    """Return the parts of all workers of a split."""
     return tuple(
         _worker_part(number, part, [items[one - 1] for one in part.items])
         for number, part in enumerate(parts_of(split, items))
@@ -54,7 +54,7 @@ def worker_parts(split: Split, items: Sequence[Item]) -> tuple[WorkerPart, ...]:
 
 
 def reasons(split: Split, items: Sequence[Item]) -> list[str]:
-    """Return why the workers take what they take, a sentence a line."""
+    """Return the reasons for the workers' parts, a sentence a line."""
     parts = worker_parts(split, items)
     lines = [f"{split.text}: {RULES[split.kind]}"]
     if split.weighs:
@@ -65,12 +65,12 @@ def reasons(split: Split, items: Sequence[Item]) -> list[str]:
     if split.weighs and ideal > 0:
         most = max(sum(weights[one - 1] for one in part.part.items) for part in parts)
         lines.append(
-            f"the worker with the most has {most / ideal - 1:.1%} more than in an ideal split, "
-            "whose time is the longest item's or an equal part of all"
+            f"the worker with the most has {most / ideal - 1:.1%} more than in an ideal split "
+            "(an equal part of the total, or the longest item if that is more)"
         )
     lines.append(
-        "a worker's number alone decides: started again, it takes the same part, and skips what "
-        "is stored"
+        "the part depends only on the worker's number: a restarted worker takes the same part "
+        "and skips its stored cells"
     )
     return lines
 
@@ -82,7 +82,7 @@ def idle_workers(split: Split, parts: Sequence[WorkerPart], items: int) -> list[
         return []
     enough = ENOUGH.get(split.kind, f"{split.kind}:{{}}").format(len(parts) - len(idle))
     who = f"{len(idle)} of {len(parts)} workers take nothing ({named_keys(idle)})"
-    why = f"there are {items} sets of cells that stay together on one machine"
+    why = f"the plan has only {items} sets of cells that can run on different machines"
     return [f"{who}: {why}; --split {enough} is enough"]
 
 
@@ -111,16 +111,16 @@ def named_keys(keys: Sequence[str]) -> str:
 
 def _weighing(split: Split, items: Sequence[Item]) -> str:
     if split.weighs == "cells":
-        return "an item weighs as much as it has cells, so that machines of any kind agree"
+        return "an item's weight is its number of cells, the same on every machine"
     unknown = [item.key for item in items if item.expected_s is None]
     if unknown:
         return (
-            f"no time is known of {named_keys(unknown)}, so every item weighs as much as it has "
+            f"the time of {named_keys(unknown)} is unknown, so an item's weight is its number of "
             "cells"
         )
     return (
-        "an item weighs as much as its cells take by the plan: the times of earlier runs where "
-        "--measured gave them, else guesses"
+        "an item's weight is its cells' time in the plan: from earlier runs with --measured, "
+        "else a guess"
     )
 
 
@@ -136,7 +136,7 @@ def _worker_part(number: int, part: Part, items: Sequence[Item]) -> WorkerPart:
 
 
 STEPS_PER_GB = 100
-"""Memory is asked for in hundredths of a gigabyte, rounded down."""
+"""Requests of memory are in hundredths of a gigabyte, rounded down."""
 
 
 class ResourceRequest(Frozen):
@@ -144,22 +144,22 @@ class ResourceRequest(Frozen):
 
     type: WorkerType
     cpus: int | float | None = None
-    """Whole where a total is divided; None where nothing tells how many."""
+    """A whole number if a total is divided; None if unknown."""
     memory_gb: float | None = None
 
 
 def requests_of(
     split: Split, total_cpus: int | None = None, total_memory_gb: float | None = None
 ) -> tuple[ResourceRequest, ...]:
-    """Return the request of each process, so that the processes of one moment fit the total.
+    """Return the request of each process, so that simultaneous processes fit the total.
 
-    A worker with more CPUs than another gets more of either, in proportion. Without a total, the
-    CPUs are those that the split names.
+    Workers get CPUs and memory in proportion to their CPUs in the split. Without a total, the
+    split's own CPUs apply.
 
     Args:
-        split: who works.
-        total_cpus: of all machines together.
-        total_memory_gb: likewise, in GB of 10⁹ bytes.
+        split: the split of the workers.
+        total_cpus: CPUs of all machines together.
+        total_memory_gb: memory of all machines together, in GB of 10⁹ bytes.
 
     Raises:
         UsageError: the total is less than one CPU, or 0.01 GB, for each.
@@ -185,6 +185,6 @@ def _require(found: float, option: str, total: float, split: Split) -> None:
     if not found:
         running = sum(one.running for one in split.types)
         raise UsageError(
-            f"{option} {total:g} is too little for the {running} processes of --split {split.text} "
-            "that run at once; give more, or a split of fewer, such as waves:5x10/2"
+            f"{option} {total:g} is too little for the {running} simultaneous processes of --split "
+            f"{split.text}; give more, or a split with fewer at once, such as waves:5x10/2"
         )

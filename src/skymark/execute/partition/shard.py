@@ -1,4 +1,4 @@
-"""The part of a plan that one worker takes, and the worker that a rank is."""
+"""One worker's part of a plan, and the mapping from ranks to workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Item(Frozen):
     key: str
     cells: int
     expected_s: float | None
-    """Of one round of all of them; None where one of them has no guess."""
+    """Time of one round of all cells; None if a cell has no guess."""
 
 
 class Shard(Frozen):
@@ -38,7 +38,7 @@ class Shard(Frozen):
 
     @classmethod
     def of(cls, index: int, count: int) -> Shard:
-        """Return one of `count` parts with as many cells each as their keys allow."""
+        """Return one of `count` parts with equally many cells, as nearly as their keys allow."""
         return cls(split=Split.alike("balanced", count), number=index)
 
     @classmethod
@@ -54,10 +54,10 @@ class Shard(Frozen):
         return cls.of(int(match[1]), int(match[2]))
 
     def take(self, cells: Sequence[PlannedCell]) -> tuple[PlannedCell, ...]:
-        """Return this part of a whole plan's cells; all parts are the whole, each cell once.
+        """Return this part of a whole plan's cells; each cell is in exactly one part.
 
-        Give all of them, those too that cannot run or are done: a worker that is started again
-        takes the same part.
+        Pass all cells, including finished cells and cells that cannot run, so that a restarted
+        worker takes the same part.
         """
         found = items_of(cells)
         numbers = parts_of(self.split, found)[self.number].items
@@ -71,7 +71,7 @@ def parts_of(split: Split, items: Sequence[Item]) -> tuple[Part, ...]:
 
 
 def items_of(cells: Sequence[PlannedCell]) -> list[Item]:
-    """Return what a split divides: the shard keys of a plan, in its order."""
+    """Return the items that a split divides: the shard keys of a plan, in its order."""
     found: dict[str, list[PlannedCell]] = {}
     for planned in cells:
         found.setdefault(planned.shard_key, []).append(planned)
@@ -82,9 +82,9 @@ def items_of(cells: Sequence[PlannedCell]) -> list[Item]:
 
 
 def weights_of(split: Split, items: Sequence[Item]) -> list[float]:
-    """Return the weight of each item: its time where the split weighs that and it is known of all.
+    """Return the weight of each item: its time or its number of cells.
 
-    Where the time of one item is not known, all are weighed by their cells.
+    The weight is the time only if the split uses times and all items have one.
     """
     times = [item.expected_s for item in items if item.expected_s is not None]
     if split.weighs == "time" and len(times) == len(items):
@@ -101,8 +101,8 @@ def shard_of(text: str, rank: Rank) -> Shard:
     """Return the part of a split that a rank takes.
 
     Args:
-        text: of ``--split``; without a number of workers it is the rank's count.
-        rank: of this process.
+        text: value of ``--split``; without a number of workers, the rank's count applies.
+        rank: rank of this process.
 
     Raises:
         UsageError: split and rank contradict each other; the message names both.
@@ -113,8 +113,8 @@ def shard_of(text: str, rank: Rank) -> Shard:
     count = len(split.places)
     if rank is ALONE and count > 1:
         raise UsageError(
-            f"--split {split.text} has {count} workers, and {rank.source}: nothing says which of "
-            f"them this is; give --rank I/{count}"
+            f"--split {split.text} has {count} workers, and {rank.source}: the number of this "
+            f"worker is unknown; give --rank I/{count}"
         )
     if rank.count is not None and rank.count != count:
         raise _contradiction(split, rank, f"the split has {count} workers, and {rank.count} run")
@@ -124,7 +124,7 @@ def shard_of(text: str, rank: Rank) -> Shard:
 
 
 def _place_of_pod(split: Split, rank: ReplicaRank) -> WorkerPlace:
-    """Return the place of a pod: by its type where the split has several, and its replica."""
+    """Return the place of a pod, by its replica and, if the split has several types, its type."""
     if len(split.types) > 1:
         return _place_in(split, _type_of(split, rank), rank, rank.job, rank.replicas)
     (only,) = split.types

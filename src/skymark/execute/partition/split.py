@@ -14,25 +14,25 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
 
 WORKER = "worker"
-"""The type of workers that are all alike."""
+"""The only type of workers in splits without types."""
 
 MOST_WORKERS = 100_000
-"""A job array of Slurm can hold four million; nobody splits a plan into as many."""
+"""Far below the four million tasks of Slurm's job arrays, and above any useful split of a plan."""
 
 Number = Annotated[int, Field(ge=1, le=MOST_WORKERS)]
 
 
 class WorkerType(Frozen):
-    """Workers of one kind: so many, each with so many parts, and CPUs where a split has them."""
+    """A type of workers: their number, and each worker's parts and CPUs."""
 
     name: str = WORKER
     count: Number
     completions: Number = 1
-    """Parts of each one's slice, which pods of their own take."""
+    """Parts of each worker's slice, each for a pod of its own."""
     at_once: Number = 1
-    """Those of them that run at the same time."""
+    """Parts of a slice that run at the same time."""
     cpus: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Of each; None where the split does not say."""
+    """CPUs of each worker; None if the split has none."""
 
     @property
     def running(self) -> int:
@@ -68,33 +68,33 @@ FORMS: Mapping[Kind, str] = {
 """An example of each kind."""
 
 WEIGHED: Mapping[Kind, Literal["cells", "time"]] = {"balanced": "cells", "longest": "time"}
-"""The weight of items that a kind looks at; the others make ranges of neighbours."""
+"""Weight of items, by kind; the remaining kinds make ranges of neighbours."""
 
 
 class Split(Frozen):
     """A way to divide items between workers. Equal splits give equal parts, on any machine.
 
     - ``even``: ranges of equal length. 1000 items over 10 workers are 1–100, 101–200 and so on.
-    - ``weighted``: ranges as long as workers have CPUs. One of 60 takes three times as much as one
-      of 20.
-    - ``two-level``: a slice for each worker, and an equal part of it for each of its completions.
-    - ``waves``: the same, and each worker runs only some of its completions at a time.
-    - ``longest``: the longest item first, each to the worker that has the least to do.
-    - ``balanced``: the same by the number of cells: the split of ``--shard``.
+    - ``weighted``: ranges in proportion to the workers' CPUs. 60 CPUs take three times as much as
+      20.
+    - ``two-level``: a slice for each worker, divided equally among its completions.
+    - ``waves``: like ``two-level``, but each worker runs only some completions at a time.
+    - ``longest``: the longest item first, each to the worker with the least total time.
+    - ``balanced``: like ``longest``, by the number of cells. ``--shard`` uses this split.
     """
 
     kind: Kind
     types: tuple[WorkerType, ...] = Field(min_length=1)
-    """Its workers, those first whose numbers come first."""
+    """Types of workers, in the order of their numbers."""
 
     @classmethod
     def alike(cls, kind: Kind, workers: int) -> Split:
-        """Return a split between workers that are all alike, each with one part."""
+        """Return a split between equal workers, each with one part."""
         return cls(kind=kind, types=(WorkerType(count=workers),))
 
     @property
     def weighs(self) -> str:
-        """The weight of items that it looks at: ``cells``, ``time``, or none."""
+        """The weight of items that it uses: ``cells``, ``time``, or none."""
         return WEIGHED.get(self.kind, "")
 
     @property
@@ -122,7 +122,7 @@ class Split(Frozen):
         )
 
     def parts(self, weights: Sequence[float]) -> tuple[Part, ...]:
-        """Return the part of every worker; together they are all items, each once.
+        """Return the part of every worker; each item is in exactly one part.
 
         Args:
             weights: one for each item, such as seconds. Only their number counts for splits into
@@ -159,7 +159,7 @@ class Split(Frozen):
 
 
 def _ranges(items: Sequence[int], shares: Sequence[Fraction]) -> list[Sequence[int]]:
-    """Return neighbouring ranges of items, as long as their shares; no item between two of them."""
+    """Return adjacent ranges of items, in proportion to their shares."""
     total = sum(shares)
     ends = (int(len(items) * done / total) for done in accumulate(shares))
     return [items[start:end] for start, end in pairwise((0, *ends))]
@@ -169,11 +169,11 @@ def read_split(text: str, workers: int | None = None) -> Split:
     """Read a split.
 
     Args:
-        text: as the user typed it.
-        workers: how many there are, where the environment tells; for a text that names no number.
+        text: the user's text.
+        workers: number of workers from the environment, for a text without a number.
 
     Raises:
-        UsageError: it is no split, or nothing tells the number of workers.
+        UsageError: it is no split, or the number of workers is unknown.
     """
     name, _, rest = text.partition(":")
     kind = next((known for known in FORMS if known == name), None)
@@ -185,7 +185,7 @@ def read_split(text: str, workers: int | None = None) -> Split:
                 return Split.alike(kind, _number(rest, text))
             if workers is None:
                 raise UsageError(
-                    f"--split {text} names no number of workers, and nothing here tells it; give "
+                    f"--split {text} has no number of workers, and the environment has none; give "
                     f"--split {kind}:4"
                 )
             return Split.alike(kind, workers)
@@ -207,7 +207,7 @@ def _parted(rest: str, text: str, *, in_waves: bool) -> WorkerType:
     at_once = _number(match[3], text) if in_waves else completions
     if at_once > completions:
         raise UsageError(
-            f"--split {text}: of {completions} completions no {at_once} can run at once; give "
+            f"--split {text}: {at_once} of {completions} completions cannot run at once; give "
             f"waves:{slices}x{completions}/K with K up to {completions}"
         )
     return WorkerType(count=slices, completions=completions, at_once=at_once)

@@ -1,1 +1,1 @@
-"""Ranks: which of several workers a process is, as its variables tell it."""
+"""Ranks: a process's number among several workers, from its environment variables."""

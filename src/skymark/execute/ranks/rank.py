@@ -1,4 +1,4 @@
-"""A rank: a worker's number among several, read strictly from variables, and who told it."""
+"""A rank: a worker's number among several, read strictly from variables, with its source."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Rank(Frozen):
 
     index: int = Field(ge=0)
     count: int | None = Field(default=None, ge=1)
-    """Of all; None where nothing tells it."""
+    """Number of all workers; None if unknown."""
     told_by: str
-    """The variable that tells the number, with its value, or the option."""
+    """The variable of the number, with its value, or the option."""
     counted_by: str = ""
-    """The variable that tells how many there are, with its value."""
+    """The variable of the count, with its value."""
     note: str = ""
-    """What the user should know of it."""
+    """A note for the user."""
 
     @property
     def source(self) -> str:
-        """Who told it, for messages."""
+        """The variables or the option of the rank, for messages."""
         return f"{self.told_by} of {self.counted_by}" if self.counted_by else self.told_by
 
 
@@ -42,7 +42,7 @@ class ReplicaRank(Rank):
     job: int = Field(ge=0)
     """Number of the replica within its type."""
     replicas: int | None = Field(default=None, ge=1)
-    """Of its type; None where nothing tells it."""
+    """Number of replicas of its type; None if unknown."""
     completion: int = Field(default=0, ge=0)
     """Number of the pod within its replica."""
 
@@ -65,7 +65,7 @@ def read_rank(text: str) -> Rank:
 Variables = Mapping[str, str]
 
 LARGEST = 4_000_000
-"""Above the largest number of a task that Slurm takes (``MaxArraySize`` 4,000,001)."""
+"""Largest number of a task in Slurm (``MaxArraySize`` 4,000,001)."""
 
 
 def number(variables: Variables, name: str, least: int = 0) -> int | None:
@@ -79,16 +79,16 @@ def number(variables: Variables, name: str, least: int = 0) -> int | None:
         return None
     if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= LARGEST:
         raise UsageError(
-            f"{shown(variables, name)} is no number of a worker; unset {name}, or give --rank I/N"
+            f"{shown(variables, name)} is not a worker's number; unset {name}, or give --rank I/N"
         )
     return int(text)
 
 
 def pair(variables: Variables, index_name: str, count_name: str) -> tuple[int, int] | None:
-    """Return a worker's number and how many there are; None where the number is not set.
+    """Return a worker's number and the count of workers; None if the number is not set.
 
     Raises:
-        UsageError: one of them is missing or no number, or the number is not below the count.
+        UsageError: a variable is missing or no number, or the number is not below the count.
     """
     index = number(variables, index_name)
     count = number(variables, count_name, least=1)
@@ -106,10 +106,10 @@ def pair(variables: Variables, index_name: str, count_name: str) -> tuple[int, i
 def require_below(
     variables: Variables, index: int, index_name: str, count: int, count_name: str
 ) -> None:
-    """Refuse a number that is not below the count, and more workers than a split has.
+    """Refuse a number that is not below the count, and more than `MOST_WORKERS` workers.
 
     Raises:
-        UsageError: it is so.
+        UsageError: the number or the count is out of range.
     """
     if index >= count or count > MOST_WORKERS:
         raise UsageError(

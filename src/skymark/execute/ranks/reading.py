@@ -80,7 +80,7 @@ def _told(variables: Variables) -> str:
 NODE = "SKYPILOT_NODE_RANK"
 NODES = "SKYPILOT_NUM_NODES"
 MANAGED = "SKYPILOT_JOB_RANK"
-"""Of a managed job among those of one ``sky jobs launch --num-jobs``; 0 where it is alone."""
+"""Number of a managed job in one ``sky jobs launch --num-jobs``; 0 for a single job."""
 MANAGED_JOBS = "SKYPILOT_NUM_JOBS"
 TPU_WORKER = "TPU_WORKER_ID"
 TPU_HOSTS = "TPU_WORKER_HOSTNAMES"
@@ -162,11 +162,11 @@ LAST = "SLURM_ARRAY_TASK_MAX"
 STEP = "SLURM_ARRAY_TASK_STEP"
 PROCESS = "SLURM_PROCID"
 PROCESSES = "SLURM_STEP_NUM_TASKS"
-"""Set in a step alone. A batch script has ``SLURM_NTASKS`` of processes that it does not start."""
+"""Set only in a step. ``SLURM_NTASKS`` is also set in a batch script, which starts no tasks."""
 
 WHOLE = "SKYMARK_ARRAY"
-"""All tasks of the array, as ``sbatch --array`` takes them; `skymark render slurm` sets it. Slurm
-tells a task neither its place among uneven numbers nor, where some are submitted again, the others.
+"""All tasks of the array, as in ``sbatch --array``; `skymark render slurm` sets it. Slurm does not
+report the numbers of an uneven array, or of the whole array if only some tasks are resubmitted.
 """
 
 
@@ -174,7 +174,7 @@ def slurm_rank(variables: Variables) -> Rank | None:
     """Return the rank of a process in Slurm; None outside an array and outside a step of several.
 
     Raises:
-        UsageError: the place of the task among those of its array cannot be known.
+        UsageError: the position of the task in its array is unknown.
     """
     task, step = _array_rank(variables), _step_rank(variables)
     if task is None or step is None or task.count is None or step.count is None:
@@ -199,16 +199,16 @@ def _array_rank(variables: Variables) -> Rank | None:
         missing = [name for name in (FIRST, LAST, STEP, COUNT) if not variables.get(name)]
         raise UsageError(
             f"{shown(variables, TASK)} is set and {', '.join(missing) or STEP} is not; "
-            f"set {WHOLE} to what sbatch --array was given, or give --rank I/N"
+            f"set {WHOLE} to the value of sbatch --array, or give --rank I/N"
         )
-    # Evenly spaced numbers alone have as many as their ends and step say, and each its place.
+    # Only evenly spaced numbers have the count that follows from their ends and step.
     even = (last - first) % step == 0 and (last - first) // step + 1 == count
     if not even or (task - first) % step or not first <= task <= last:
         numbers = ", ".join(shown(variables, name) for name in (FIRST, LAST, STEP, COUNT))
         raise UsageError(
-            f"the place of {shown(variables, TASK)} in its array cannot be known: its numbers "
-            f"have gaps ({numbers}), and Slurm does not tell which they are. Set {WHOLE} to what "
-            "sbatch --array was given, such as 1,5,9-12, or give --rank I/N"
+            f"the position of {shown(variables, TASK)} in its array is unknown: its numbers have "
+            f"gaps ({numbers}), and Slurm does not list them. Set {WHOLE} to the value of sbatch "
+            "--array, such as 1,5,9-12, or give --rank I/N"
         )
     return Rank(
         index=(task - first) // step,
@@ -219,16 +219,16 @@ def _array_rank(variables: Variables) -> Rank | None:
 
 
 def _placed(task: int, variables: Variables) -> Rank:
-    """Return the place of a task among all that the whole array has."""
+    """Return the rank of a task by its position in the whole array."""
     whole = array_tasks(variables[WHOLE])
     if task not in whole:
         raise UsageError(
             f"{shown(variables, TASK)} and {shown(variables, WHOLE)} contradict each other: the "
-            f"array has no such task; set {WHOLE} to all that the array has"
+            f"array has no such task; set {WHOLE} to all tasks of the array"
         )
     count = number(variables, COUNT)
     note = (
-        f"{count} of the {len(whole)} tasks were submitted; the others' parts are theirs"
+        f"{count} of the {len(whole)} tasks were submitted; the parts of the rest stay theirs"
         if count is not None and count != len(whole)
         else ""
     )
@@ -255,7 +255,7 @@ def array_tasks(text: str) -> list[int]:
         )
         if not first <= last <= LARGEST or step < 1:
             raise UsageError(
-                f"{WHOLE}={text} is no array; set it to what sbatch --array takes, such as "
+                f"{WHOLE}={text} is no array; set it to a value of sbatch --array, such as "
                 "0-9 or 1,5,9-12"
             )
         found |= set(range(first, last + 1, step))
@@ -288,13 +288,13 @@ SOURCES: tuple[Callable[[Variables], Rank | None], ...] = (
 
 
 def rank_here(variables: Variables) -> Rank:
-    """Return the rank of a process with these variables; `ALONE` where none tells it.
+    """Return the rank of a process with these variables; `ALONE` if no variable has a rank.
 
-    One that says "the only one" does not contradict another: a machine of its own may start several
+    A rank of a single worker does not contradict others: a single machine may start several
     processes.
 
     Raises:
-        UsageError: two contradict each other, or one cannot be read.
+        UsageError: two ranks contradict each other, or a variable cannot be read.
     """
     found = [rank for source in SOURCES if (rank := source(variables)) is not None]
     telling = [rank for rank in found if not _is_alone(rank)]
@@ -308,17 +308,16 @@ def rank_here(variables: Variables) -> Rank:
 
 
 def _is_alone(rank: Rank) -> bool:
-    """Whether there is one worker only, by all that is known."""
+    """Whether the rank's worker is the only one."""
     several = isinstance(rank, ReplicaRank) and rank.completion > 0
     return rank.count == 1 and not several
 
 
 def turn_of(variables: Variables) -> int:
-    """Return the number of jobs that start before this one; 0 where nothing tells it.
+    """Return the number of jobs that start before this one; 0 if unknown.
 
-    A task of an array of Slurm has its place in the array, wherever the array's numbers begin.
-    Where its numbers have gaps that nothing tells, it has the largest place that they leave. What
-    is no number does not count.
+    For a task of a Slurm array, this is its position in the array. If the numbers have unknown
+    gaps, it is the largest possible position. Values other than numbers are ignored.
     """
     from skymark.cache.jobs import PARTS  # plans, which need no turn, are quicker without it
 

@@ -178,11 +178,11 @@ def test_a_text_that_is_no_split_is_answered_with_one_that_is(text):
     ("text", "said"),
     [
         ("weighted:a=1x1,a=2x2", "type a twice"),
-        ("waves:5x10/11", "no 11 can run at once"),
+        ("waves:5x10/11", "11 of 10 completions cannot run at once"),
         ("two-level:1000x1000", "more than 100,000 parts"),
         ("weighted:a=90000x1,b=90000x1", "more than 100,000 workers"),
         ("evn:3", "Did you mean 'even'"),
-        ("even", "names no number of workers"),
+        ("even", "has no number of workers"),
     ],
 )
 def test_an_impossible_split_is_refused_with_its_reason(text, said):
