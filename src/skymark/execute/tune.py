@@ -218,7 +218,7 @@ class Candidates:
                 raise UsageError(f"{option} sets {name}; leave it out of --set")
         for name in grid or ():
             if name in work.settings:
-                raise UsageError(f"{name} is in --grid and in another option; leave one out")
+                raise UsageError(f"{name} has a value, so --grid cannot vary it; leave out either")
         step = {tuning.step: step_ms, **({} if batch is None else {tuning.batch: batch})}
         shared = work.changed(
             scenarios=work.scenarios or (tuning.scenario,), settings={**work.settings, **step}

@@ -68,7 +68,7 @@ def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
 
 
 def test_a_setting_cannot_be_given_besides_its_grid():
-    with pytest.raises(UsageError, match="workers is in --grid and in another option"):
+    with pytest.raises(UsageError, match="workers has a value, so --grid cannot vary it"):
         points(Work(settings={"workers": 2}), ["workers=1,4"])
 
 

@@ -65,7 +65,7 @@ def test_the_request_and_the_command_that_measure_a_candidate_again_ask_for_the_
         ({"profile": "clip"}, "the suite clip of the profile clip has nothing to tune"),
         (
             {"grid": {"workers": [1, 2]}, "settings": {"workers": 1}},
-            "workers is in --grid and in another option",
+            "workers has a value, so --grid cannot vary it",
         ),
     ],
 )
