@@ -19,6 +19,7 @@ from skymark.model.plan import Plan
 from skymark.model.record import Record, Setting, Status
 from skymark.model.requests import DEFAULT_RESULTS, Results, Work
 from skymark.rundir.layout import MANIFEST, new_run_id
+from skymark.rundir.newest import unfinished_run, unfinished_tune
 
 if TYPE_CHECKING:
     from skymark.execute.duration import RunTime
@@ -128,10 +129,32 @@ def run(
     elif revision is not None:
         strategy = Pairs(revision, retry)
     watching = observer or SilentObserver()
-    stored = chosen.changed(stores=wanted_urls(chosen.stores, os.environ))
+    stored = chosen.changed(
+        output=run_directory(wanted, chosen, paired=revision is not None),
+        stores=wanted_urls(chosen.stores, os.environ),
+    )
     with caches_of_run(cache_policy, cache_root, wanted, part, watching.stage) as kept:
         finished = carry_out(wanted, stored, watching, strategy, own=own_venvs, cache_policy=kept)
     return _opened(finished)
+
+
+def run_directory(plan: Plan, results: Results, *, paired: bool = False) -> Path:
+    """Return the directory of a run: the given one, a new one, or an unfinished run's.
+
+    Args:
+        plan: the work.
+        results: its directory; without one and with ``resume``, the newest unfinished run of the
+            plan continues.
+        paired: whether the run has a baseline.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+    if results.output is not None:
+        return results.output
+    if results.resume:
+        return unfinished_run(plan, results.directory, paired=paired)
+    return new_directory(plan.profile, results.directory)
 
 
 def _opened(finished: FinishedRun) -> Run:
@@ -200,7 +223,10 @@ def tune(
     from skymark.report.tuning import OUTCOME, Choice, machines_of, runs_in
 
     place = results or Results()
-    path = place.output or new_directory(f"{work.profile}-tune", place.directory)
+    name = f"{work.profile}-tune"
+    path = place.output or new_directory(name, place.directory)
+    if place.output is None and place.resume:
+        path = unfinished_tune(name, OUTCOME, place.directory)
     _require_place_of_tune(path, place)
     observed = observers or (lambda _: nullcontext(SilentObserver()))
 

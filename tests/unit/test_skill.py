@@ -94,4 +94,4 @@ def test_each_field_of_the_skill_is_in_the_command_s_json(command, capsys):
 
 
 def test_a_field_that_is_not_there_is_found_out(capsys):
-    assert not has(output_of("report", capsys), ["[]", "metrics", "samples_per_second"])
+    assert not has(output_of("report", capsys), ["records", "[]", "metrics", "samples_per_second"])

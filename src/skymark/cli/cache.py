@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 import os
 import shlex
 import subprocess
@@ -117,6 +118,7 @@ def build(
         COUNT,
         Parameter(help="Files of each split, at least one per worker. [default: by size]"),
     ] = None,
+    json: Json = False,
 ) -> int:
     """Build a cache, or convert a data set, before the jobs start.
 
@@ -135,7 +137,7 @@ def build(
     root, policy = root_of(cache_root), Policy(cache_policy)
     if data is not None:
         beside = (sources, field, prepare, python, build_limit, to != "parquet", shards)
-        return _build_for_runs(root, data, policy, beside)
+        return _build_for_runs(root, data, policy, beside, json=json)
     if (to == "arrow" or shards is not None) and not policy.converts:
         raise UsageError("--to and --shards need --cache-policy parquet or parquet+shared")
     if to == "arrow" and (policy is not Policy.PARQUET or shards is not None):
@@ -144,20 +146,21 @@ def build(
     recipe = _recipe(sources, field, prepare, python, build_limit, needs_library=needs_library)
     if not policy.converts:
         entry = build_prepared(root, recipe, sealed=policy is Policy.PREBUILT, announce=note)
-        print_plain(f"{recipe.data_set}: {entry}")
-        if recipe.snippet:
-            print_plain(f"read it with: {recipe.snippet}")
+        _print_built(recipe.data_set, entry, recipe.snippet, json=json)
         return 0
     with ExitStack() as stack:
         content = convert(root, recipe, stack, form=to, shards=shards, announce=note)
-        _print_before_and_after(recipe, content, to)
+        shared = None
         if policy is Policy.PARQUET_SHARED:
             again = converted_recipe(recipe, content)
-            print_plain(f"shared: {build_prepared(root, again, announce=note)}")
+            shared = build_prepared(root, again, announce=note)
+        _print_before_and_after(recipe, content, to, shared, json=json)
     return 0
 
 
-def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[object]) -> int:
+def _build_for_runs(
+    root: Path, name: str, policy: Policy, beside: Sequence[object], *, json: bool
+) -> int:
     """Build the cache of `skymark run --data`, and print the run's options.
 
     Args:
@@ -165,6 +168,7 @@ def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[obje
         name: of the data.
         policy: of the runs.
         beside: values of options that only a library's cache has.
+        json: print JSON.
 
     Raises:
         UsageError: it is not for such a policy, or other options say how a library reads the data.
@@ -183,11 +187,20 @@ def _build_for_runs(root: Path, name: str, policy: Policy, beside: Sequence[obje
             "--prepare, --python, --build-limit, --to and --shards"
         )
     address, entry = build_for_runs(root, name, note)
-    print_plain(f"{address}: {entry}")
-    print_plain(
-        f"read it with: skymark run --data {name} --cache-policy {policy} --cache-root {root}"
-    )
+    command = f"skymark run --data {name} --cache-policy {policy} --cache-root {root}"
+    _print_built(address, entry, command, json=json)
     return 0
+
+
+def _print_built(data_set: str, entry: Path, read_with: str | None, *, json: bool) -> None:
+    """Print the directory of a built cache, and the call or command that reads it."""
+    if json:
+        rows = {"data_set": data_set, "directory": str(entry), "read_with": read_with}
+        print_json(json_module.dumps(rows, indent=1))
+        return
+    print_plain(f"{data_set}: {entry}")
+    if read_with:
+        print_plain(f"read it with: {read_with}")
 
 
 @cache.command
@@ -314,17 +327,44 @@ def _print_choice(choice: PolicyChoice) -> None:
 
 
 def _print_before_and_after(
-    recipe: Recipe, content: Path, form: Literal["parquet", "arrow"]
+    recipe: Recipe,
+    content: Path,
+    form: Literal["parquet", "arrow"],
+    shared: Path | None,
+    *,
+    json: bool,
 ) -> None:
+    """Print the files and calls of a data set before and after a conversion."""
     from skymark.cache.conversion import snippet_after
 
     files = sorted(path for path in content.rglob("*") if path.is_file())
     held = sum(path.stat().st_size for path in files)
+    after = snippet_after(content.parent, form, tuple(recipe.data_files))
+    if json:
+        rows = {
+            "before": {
+                "files": len(recipe.sources),
+                "kind": recipe.kind,
+                "size_bytes": recipe.source_bytes,
+                "read_with": recipe.snippet,
+            },
+            "after": {
+                "files": len(files),
+                "size_bytes": held,
+                "directory": str(content),
+                "read_with": after,
+            },
+            "shared": None if shared is None else str(shared),
+        }
+        print_json(json_module.dumps(rows, indent=1))
+        return
     before = "of unknown size" if recipe.source_bytes is None else f"{recipe.source_bytes:,} bytes"
     print_plain(f"before: {len(recipe.sources)} {recipe.kind} files, {before}")
     print_plain(f"        {recipe.snippet}")
     print_plain(f"after:  {len(files)} files, {held:,} bytes, in {content}")
-    print_plain(f"        {snippet_after(content.parent, form, tuple(recipe.data_files))}")
+    print_plain(f"        {after}")
+    if shared is not None:
+        print_plain(f"shared: {shared}")
 
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:

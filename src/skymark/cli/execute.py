@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json as json_module
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import INTERRUPTED, note, say
+from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import print_quote
 from skymark.cli.grid import points, points_of_job
 from skymark.cli.help import RARE
@@ -19,6 +20,7 @@ from skymark.cli.parameters import (
     JOB,
     NAME,
     NODES,
+    RESULTS,
     WHAT,
     Cluster,
     Detach,
@@ -39,6 +41,7 @@ from skymark.cli.rented_options import (
     VariableOptions,
 )
 from skymark.cli.splitting import print_parts
+from skymark.cli.tables import Json
 from skymark.model.errors import UsageError
 from skymark.model.requests import DEFAULT_RESULTS, Job, Results
 
@@ -89,6 +92,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     num_nodes: Annotated[
         int | None,
         NODES,
+        RESULTS,
         Parameter(
             group=MACHINE,
             help="Machines that a job takes. [default: all for a run, 1 for a command]",
@@ -109,6 +113,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     sync: Sync = (),
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
+    json: Annotated[Json, Parameter(group=RESULTS)] = False,
 ) -> int:
     """Run more work, or a command, on a machine that is up.
 
@@ -125,7 +130,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     nothing was queued; 130 interrupted.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import show_end, show_grid
+    from skymark.cli.rented_ends import end_json, show_end, show_grid, shown_beside_json
     from skymark.cli.terminal import Terminal
 
     work = Job(
@@ -147,7 +152,8 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
             raise UsageError(
                 f"{' and '.join(given)} cannot be given for a YAML or a command; leave it out"
             )
-        return _run_commands(cluster, points_of_job(work, grid) if grid else [work], detach=detach)
+        jobs = points_of_job(work, grid) if grid else [work]
+        return _run_commands(cluster, jobs, detach=detach, json=json)
     if workdir is not None:
         raise UsageError(f"--workdir {workdir} needs a YAML or -- COMMAND, which runs in it")
     most = limits.limits()  # else nobody is asked
@@ -160,16 +166,19 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         most,
         Results(directory=output, stores=store),
         work,
-        Terminal(output, show),
+        Terminal(output, shown_beside_json(show, json=json)),
         detach=detach,
     )
     if detach:
-        _say_how_to_follow([one for one in ended if isinstance(one, cloud.Left)], output)
+        left = [one for one in ended if isinstance(one, cloud.Left)]
+        _say_how_to_follow(left, output)
+        if json:
+            print_json(json_module.dumps([end_json(one) for one in left], indent=1))
         return 0
     over = [one for one in ended if not isinstance(one, cloud.Left)]
     if grid:
-        return show_grid(dict(zip(requests, over, strict=True)), output)
-    return show_end(over[0], output)
+        return show_grid(dict(zip(requests, over, strict=True)), output, json=json)
+    return show_end(over[0], output, json=json)
 
 
 def show(quoted: Quoted) -> None:
@@ -201,19 +210,28 @@ def _say_how_to_follow(runs: Sequence[Left], output: Path) -> None:
         note(f"  fetch:   {how_to_collect(left.run, output)}")
 
 
-def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool) -> int:
-    """Put a user's jobs into a machine's queue, and show them to their end unless told not to."""
+def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool, json: bool) -> int:
+    """Put a user's jobs into a machine's queue, and show them to their end unless detached.
+
+    With JSON, the jobs' output goes to standard error.
+    """
     from skymark import cloud
     from skymark.cli.terminal import Terminal
 
     command = () if jobs[0].is_yaml else jobs[0].words
-    terminal = Terminal(log=sys.stdout, command=" ".join(command).split())
+    log = sys.stderr if json else sys.stdout
+    terminal = Terminal(log=log, command=" ".join(command).split())
     queued = cloud.queue_commands(cluster, jobs, terminal)
-    if detach:
-        return 0
+    all_well = True
     try:
-        return 0 if cloud.follow_commands(queued, terminal) else 1
+        if not detach:
+            all_well = cloud.follow_commands(queued, terminal)
     except KeyboardInterrupt:
         numbers = " ".join(str(job.number) for job in queued)
         say(f"the queued jobs go on; end them: skymark cancel {cluster} {numbers}")
         return INTERRUPTED
+    if json:
+        ended = None if detach else all_well
+        rows = {"machine": cluster, "jobs": [one.number for one in queued], "all_well": ended}
+        print_json(json_module.dumps(rows, indent=1))
+    return 0 if all_well else 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json as json_module
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.cost import how_to_share, print_quote
-from skymark.cli.parameters import Detach, JobName, Output, ProfileName
+from skymark.cli.caller import print_json
+from skymark.cli.cost import as_json, how_to_share, print_quote
+from skymark.cli.parameters import RESULTS, Detach, JobName, Output, ProfileName
 from skymark.cli.rented_options import (
     DEFAULT_LAUNCH,
     DEFAULT_LIMITS,
@@ -23,6 +25,7 @@ from skymark.cli.rented_options import (
     VariableOptions,
 )
 from skymark.cli.splitting import print_parts
+from skymark.cli.tables import Json
 from skymark.model.requests import DEFAULT_RESULTS, Job, Results
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     ] = False,
     store: Stores = (),
     output: Output = DEFAULT_RESULTS,
+    json: Annotated[Json, Parameter(group=RESULTS)] = False,
 ) -> int:
     """Rent a machine, run a profile there, and end the machine.
 
@@ -67,7 +71,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is not proved gone: skymark prints its id, its price and the command that ends it.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import show_end
+    from skymark.cli.rented_ends import show_end, shown_beside_json
     from skymark.cli.terminal import Terminal
 
     ended = cloud.launch(
@@ -82,11 +86,15 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             secrets=variables.secrets(),
             files=sync,
         ),
-        Terminal(output, show, yes=yes),
+        Terminal(output, shown_beside_json(show, json=json), yes=yes),
         detach=detach,
         dry_run=dry_run,
     )
-    return 0 if isinstance(ended, cloud.Quoted) else show_end(ended, output)
+    if not isinstance(ended, cloud.Quoted):
+        return show_end(ended, output, json=json)
+    if json and ended.quote is not None:
+        print_json(json_module.dumps(as_json(ended.quote), indent=1))
+    return 0
 
 
 def show(quoted: Quoted) -> None:

@@ -21,14 +21,22 @@ from skymark.suite.contract import Row, Suite
 from skymark.suite.registry import suite_named, suites
 
 Kind = Literal["scenarios", "adapters", "profiles", "suites", "causes"]
-KINDS: tuple[Kind, ...] = ("scenarios", "adapters", "profiles", "suites", "causes")
+KINDS: dict[Kind, str] = {
+    "scenarios": "work to measure, such as CV-1, or data sets to score",
+    "adapters": "loaders, or models",
+    "profiles": "named defaults of a run, such as cpu",
+    "suites": "families of scenarios and adapters",
+    "causes": "reasons of bad cells, and warnings, with advice",
+}
 OF_SUITES = ("scenarios", "adapters")
 TITLES = ("work", "name", "description", "meaning")
 """Columns of a thing's title, in the order of preference."""
 
 
 def listing(
-    what: Annotated[Kind, Parameter(help="Kind of things to list.")],
+    what: Annotated[
+        Kind | None, Parameter(help="Kind of things to list. [default: the kinds themselves]")
+    ] = None,
     /,
     *,
     suite: Annotated[
@@ -47,6 +55,9 @@ def listing(
       skymark list adapters
       skymark list scenarios --json
     """
+    if what is None:
+        _list_kinds(json=json)
+        return 0
     of_suite = what in OF_SUITES
     if suite is not None and not of_suite:
         raise UsageError(f"--suite {suite} is for scenarios and adapters only; leave it out")
@@ -63,6 +74,16 @@ def listing(
     if of_suite and others:
         note(f"suite {chosen.name}; other suites: --suite {others}")
     return 0
+
+
+def _list_kinds(*, json: bool) -> None:
+    """Print the kinds of things, each with its meaning."""
+    if json:
+        rows = [{"kind": kind, "meaning": meaning} for kind, meaning in KINDS.items()]
+        print_json(json_module.dumps(rows, indent=1))
+        return
+    print_rows(("kind", "meaning"), KINDS.items())
+    note("list one kind: skymark list KIND")
 
 
 def show(

@@ -115,6 +115,7 @@ def down(
     all: Annotated[
         bool, Parameter(name=("--all", "-a"), help="Every machine that skymark rented.")
     ] = False,
+    json: Json = False,
 ) -> int:
     """End machines, and check with their provider that they are gone.
 
@@ -133,15 +134,22 @@ def down(
     if all == bool(clusters):
         raise UsageError("name machines, or give --all; `skymark status` lists them")
     names = cloud.names_of_machines() if all else list(clusters)
-    if not names:
+    if not (names or json):
         print_plain("no machine is running")
-    faults = []
+    faults: list[SkymarkError] = []
+    ended: list[dict[str, object]] = []
     for name in names:  # one that does not end must not keep the others running
         try:
-            print_plain(cloud.down(name, say).of(name))
+            gone = cloud.down(name, say)
+            ended.append({"machine": name, "proved_gone": gone.proved, "seconds": gone.after_s})
+            if not json:
+                print_plain(gone.of(name))
         except SkymarkError as error:
             faults.append(error)
+            ended.append({"machine": name, "proved_gone": False, "fault": str(error)})
             say(str(error))
+    if json:
+        print_json(json_module.dumps(ended, indent=1))
     return max((fault.exit_code for fault in faults), default=0)
 
 
@@ -157,6 +165,7 @@ def collect(
     down: Annotated[
         bool, Parameter(help="End the machine once all files of the run are verified here.")
     ] = False,
+    json: Json = False,
 ) -> int:
     """Copy a run's results from a machine to here.
 
@@ -179,6 +188,10 @@ def collect(
         note(f"{results.directory}: {sum(results.records.values())} records")
     if down and retrieved.safe:
         cloud.down(cluster, say)
+    if json:
+        from skymark.cli.rented_ends import retrieved_json
+
+        print_json(json_module.dumps(retrieved_json(retrieved), indent=1))
     return 0 if results is not None and results.whole and not retrieved.problems else 1
 
 
@@ -296,6 +309,7 @@ def cancel(
     all: Annotated[
         bool, Parameter(name=("--all", "-a"), help="All jobs that wait or run.")
     ] = False,
+    json: Json = False,
 ) -> int:
     """Cancel jobs of a machine; the machine stays.
 
@@ -312,6 +326,9 @@ def cancel(
     if all == bool(jobs):
         raise UsageError(f"name jobs, or give --all; `skymark queue {cluster}` shows them")
     cancelled = cloud.cancel(cluster, jobs, all=all)
+    if json:
+        print_json(json_module.dumps([job.model_dump(mode="json") for job in cancelled], indent=1))
+        return 0
     for job in cancelled:
         if job.is_going_on:
             print_plain(f"job {job.id} ({job.name}) is cancelled")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import json as json_module
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import print_plain, say
+from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.parameters import DIRECTORY, FILE
+from skymark.cli.tables import Json
 from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 DEFAULT_RESULTS = Path("results") / "rehearsals"
 """Apart from real runs: durations here say nothing of a rented machine."""
 
+YES = ("--yes", "-y")
+"""Options that a rehearsal has anyway: it costs nothing."""
 REFUSED = {
     "managed": "it runs no controllers of managed jobs",
     "keep": "the machine ends with the rehearsal",
@@ -54,6 +59,7 @@ def rehearse(
     output: Annotated[
         Path, DIRECTORY, Parameter(help="Directory of runs, in which the run gets its own.")
     ] = DEFAULT_RESULTS,
+    json: Json = False,
 ) -> int:
     """Try a launch on a simulated machine here, for free.
 
@@ -70,6 +76,7 @@ def rehearse(
     from skymark.cloud.rehearsal import lack_of_room, require_fitness
     from skymark.cloud.rehearsal import rehearse as carry_out
 
+    options = tuple(option for option in options if option not in YES)
     yaml, plan = _check(profile, options, machine)
     say(
         "a rehearsal needs Linux and root, and costs nothing: SkyPilot is real, the provider "
@@ -89,8 +96,12 @@ def rehearse(
         machine=yaml,
         catalogs=catalogs,
         say=say,
+        log=sys.stderr if json else None,
     )
-    print_plain("\n".join(outcome.lines()))
+    if json:
+        print_json(json_module.dumps(dataclasses.asdict(outcome), indent=1))
+    else:
+        print_plain("\n".join(outcome.lines()))
     return outcome.exit_code
 
 
@@ -105,6 +116,8 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tupl
     from skymark.cli.rented_options import CostOptions
     from skymark.cloud.rented_run import machine_file
 
+    if any(option.partition("=")[0] == "--infra" for option in options):
+        raise UsageError("a rehearsal is with Lambda, which is simulated here; leave out --infra")
     words = ["launch", profile, "--infra", "lambda", "--yes", *options]
     _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
     given: dict[str, Any] = bound.arguments

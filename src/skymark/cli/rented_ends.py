@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
+import json as json_module
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from skymark.cli.caller import INTERRUPTED, note, say
+from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.model.record import is_well
 
 if TYPE_CHECKING:
     from skymark.cloud import Ended, Kept, Left
+    from skymark.cloud.lifecycle.stages import Retrieved
     from skymark.cloud.rented_run import RentedRun
 
 
-def show_end(ended: Ended | Kept | Left, output: Path) -> int:
+def retrieved_json(retrieved: Retrieved) -> dict[str, object]:
+    """Return the results that came home, and what went wrong, for JSON."""
+    finished, results = retrieved.finished, retrieved.results
+    return {
+        "run_id": finished.run.run_id,
+        "machine": finished.run.name,
+        "interrupted": finished.interrupted,
+        "results": None if results is None else results.model_dump(mode="json"),
+        "whole": results is not None and results.whole,
+        "problems": [*finished.problems, *retrieved.problems],
+    }
+
+
+def end_json(ended: Ended | Kept | Left) -> dict[str, object]:
+    """Return the end of a run on rented machines for JSON: ``ended``, ``kept`` or ``left``."""
+    from skymark.cloud import Kept, Left
+
+    if isinstance(ended, Left):
+        run = ended.run
+        return {"end": "left", "run_id": run.run_id, "machine": run.name, "stores": run.stores}
+    told: dict[str, object] = {**retrieved_json(ended.retrieved), "stores": ended.run.stores}
+    if isinstance(ended, Kept):
+        price = {"hourly_price_usd": ended.hourly_price_usd, "idle_minutes": ended.idle_minutes}
+        return {"end": "kept", **told, **price}
+    bill = None if ended.bill is None else ended.bill.model_dump(mode="json")
+    gone = ended.gone_after_s is not None or ended.retrieved.gone
+    return {"end": "ended", **told, "machine_gone": gone, "bill": bill}
+
+
+@contextmanager
+def results_alone(*, json: bool) -> Iterator[None]:
+    """Keep standard output for JSON: tables meanwhile go to standard error."""
+    with redirect_stdout(sys.stderr) if json else nullcontext():
+        yield
+
+
+def shown_beside_json(show: Callable[[Any], None], *, json: bool) -> Callable[[Any], None]:
+    """Return a function that shows a price on standard error, where JSON is the result."""
+
+    def show_on_error(quoted: Any) -> None:
+        with results_alone(json=json):
+            show(quoted)
+
+    return show_on_error
+
+
+def show_end(ended: Ended | Kept | Left, output: Path, *, json: bool = False) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
+    with results_alone(json=json):
+        status = _show_end(ended, output)
+    if json:
+        print_json(json_module.dumps(end_json(ended), indent=1))
+    return status
+
+
+def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
     from skymark.cli.results import show, write_page
     from skymark.cloud import Kept, Left
     from skymark.rundir.reader import open_run
@@ -46,8 +104,17 @@ def show_end(ended: Ended | Kept | Left, output: Path) -> int:
     return 0 if ended.all_well and good else 1
 
 
-def show_grid(ended: Mapping[str, Ended | Kept], output: Path) -> int:
+def show_grid(ended: Mapping[str, Ended | Kept], output: Path, *, json: bool = False) -> int:
     """Show the runs of a grid by point, and what went wrong; returns the exit status."""
+    with results_alone(json=json):
+        status = _show_grid(ended, output)
+    if json:
+        points = {point: end_json(over) for point, over in ended.items()}
+        print_json(json_module.dumps(points, indent=1))
+    return status
+
+
+def _show_grid(ended: Mapping[str, Ended | Kept], output: Path) -> int:
     from skymark.cli.grid import print_points
     from skymark.cli.results import write_page
     from skymark.cloud import Kept

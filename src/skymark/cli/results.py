@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json as json_module
+import webbrowser
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,10 +22,12 @@ from skymark.model.record import Status
 from skymark.references import load_object
 from skymark.report.text import count_of
 from skymark.rundir.layout import SUMS
+from skymark.rundir.newest import newest_run
 from skymark.rundir.reader import Run, open_run, read_manifest
 from skymark.store.store import FINISH_S
 from skymark.suite.registry import suite_named
 
+PAGE = "report.html"
 NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
@@ -40,9 +45,14 @@ def require_one_format(format: str, *, json: bool) -> None:
 
 
 def report(
-    directory: Annotated[Path, Parameter(help="The run's directory, such as results/RUN-ID.")],
+    directory: Annotated[
+        Path | None, Parameter(help="The run's directory. [default: the newest run in results]")
+    ] = None,
     /,
     *,
+    open_page: Annotated[
+        bool, Parameter(name="--open", help="Open report.html in your browser.")
+    ] = False,
     figures: Annotated[
         Path | None,
         DIRECTORY,
@@ -58,11 +68,11 @@ def report(
     """Show a run as a table, and write its report.html.
 
     Examples:
-      skymark report results/RUN-ID
+      skymark report --open
       skymark report results/RUN-ID --format md
     """
     require_one_format(format, json=json)
-    run = open_run(directory)
+    run = open_run(directory or newest_run())
     if format == "md":
         from skymark.report.markdown import run_markdown
 
@@ -70,6 +80,8 @@ def report(
     else:
         show(run, json=json, wide=wide)
     note(write_page(run))
+    if open_page and not webbrowser.open((run.directory / PAGE).absolute().as_uri()):
+        say(f"no browser opens here; the page is {run.directory / PAGE}")
     if figures is not None:
         from skymark.report.figures import write_figures
 
@@ -80,11 +92,11 @@ def report(
 
 def show(run: Run, *, json: bool, wide: bool = False) -> None:
     """Print a run on standard output."""
-    from skymark.report.results import records_json
     from skymark.report.terminal import print_report
+    from skymark.report.verdicts import RunReport
 
     if json:
-        print_json(records_json(run))
+        print_json(RunReport.of(run).model_dump_json(indent=1))
     else:
         print_report(run, stdout_console(), wide=wide)
 
@@ -95,7 +107,7 @@ def write_page(run: Run) -> str:
         return "no report.html: it needs jinja2, run: pip install 'skymark[report]'"
     from skymark.report.html import write_html
 
-    path = run.directory / "report.html"
+    path = run.directory / PAGE
     write_html(run, path)
     return f"report in {path}"
 
@@ -191,6 +203,7 @@ def export(
     wait: Annotated[
         float, SECONDS, Parameter(help="Seconds to wait for a slow or absent store.")
     ] = FINISH_S,
+    json: Json = False,
 ) -> int:
     """Write a run as CSV, Parquet and the like, or into a store.
 
@@ -209,13 +222,13 @@ def export(
     from skymark.store.kinds import is_address, known_addresses
 
     if is_address(to):
-        return _store(directory, to, wait)
+        return _store(directory, to, wait, json=json)
     run = open_run(directory)
     if to == FORMAT:
-        return _as_benchmarks(run, output)
+        return _as_benchmarks(run, output, json=json)
     formats = suite_named(run.manifest.plan.suite).formats
     if to in formats:
-        return _as_format(run, formats[to], to, output)
+        return _as_format(run, formats[to], to, output, json=json)
     if output is not None:
         raise UsageError(
             f"--output is for another program's format, and --to {to} is a place; leave it out"
@@ -233,11 +246,23 @@ def export(
         raise UsageError(
             f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
         ) from error
-    print_plain(str(to))
+    _print_written([Path(to)], json=json)
     return 0
 
 
-def _as_benchmarks(run: Run, output: Path | None) -> int:
+def _print_written(paths: Sequence[Path], *, json: bool, left_out: int = 0) -> None:
+    """Print the files of an export, and the number of cells that have no record in them."""
+    if json:
+        files = [str(path) for path in paths]
+        print_json(json_module.dumps({"files": files, "cells_left_out": left_out}, indent=1))
+        return
+    for path in paths:
+        print_plain(str(path))
+    if left_out:
+        say(f"left out: {count_of(left_out, 'cell')} without an `ok` record")
+
+
+def _as_benchmarks(run: Run, output: Path | None, *, json: bool) -> int:
     """Write a run's `ok` records as a file of pytest-benchmark."""
     from skymark.plain_files import named_by_user, write_whole
     from skymark.report.pytest_benchmark import FORMAT, benchmark_file
@@ -246,18 +271,15 @@ def _as_benchmarks(run: Run, output: Path | None) -> int:
     path = (output or run.directory / FORMAT) / f"{run.manifest.run_id}.json"
     with named_by_user(path, "a directory"):
         write_whole(path, benchmark_file(run).encode(), durable=False)
-    print_plain(str(path))
-    _say_what_is_left_out(run, run.counts[Status.OK])
+    _print_written([path], json=json, left_out=_left_out(run, run.counts[Status.OK]))
     return 0
 
 
-def _as_format(run: Run, reference: str, name: str, output: Path | None) -> int:
+def _as_format(run: Run, reference: str, name: str, output: Path | None, *, json: bool) -> int:
     """Write a run's `ok` records in another program's format."""
     _require_measured(run)
     written = load_object(reference)().write(run.records, output or run.directory / name)
-    for path in written:
-        print_plain(str(path))
-    _say_what_is_left_out(run, len(written))
+    _print_written(written, json=json, left_out=_left_out(run, len(written)))
     return 0
 
 
@@ -273,12 +295,12 @@ def _require_measured(run: Run) -> None:
         )
 
 
-def _say_what_is_left_out(run: Run, written: int) -> None:
-    if left := len(run.records) + len(run.missing) - written:
-        say(f"left out: {count_of(left, 'cell')} without an `ok` record")
+def _left_out(run: Run, written: int) -> int:
+    """Return the number of planned cells that an export does not have."""
+    return len(run.records) + len(run.missing) - written
 
 
-def _store(directory: Path, address: str, wait_s: float) -> int:
+def _store(directory: Path, address: str, wait_s: float, *, json: bool) -> int:
     """Put a run that is on disk into a store: all of it, or what was not stored before."""
     from skymark.cli.stores import say_what_was_stored
     from skymark.rundir.directory import TOO_LARGE
@@ -308,6 +330,9 @@ def _store(directory: Path, address: str, wait_s: float) -> int:
         storing.withhold([*damaged, SUMS] if damaged else ())
         (stored,) = storing.finish(wait_s, note)
     say_what_was_stored([stored], directory)
+    if json:
+        rows = {**asdict(stored), "damaged": damaged}
+        print_json(json_module.dumps(rows, indent=1))
     if damaged:
         say(_not_sent(damaged, directory))
     return 0 if stored.ok and not damaged else 1
@@ -383,6 +408,7 @@ def site(
         DIFFERENCE,
         Parameter(help="Smallest relative difference that counts in a history; 0.05 is 5 %."),
     ] = 0.05,
+    json: Json = False,
 ) -> int:
     """Write static web pages about many runs.
 
@@ -401,6 +427,10 @@ def site(
     written = write_site([directory, *directories], output, practical)
     for problem in written.problems:
         note(f"left out: {problem}")
-    note(f"runs: {written.runs}, histories: {written.histories}; open in a browser:")
-    print_plain(str(written.index))
+    if json:
+        rows = {**asdict(written), "index": str(written.index)}
+        print_json(json_module.dumps(rows, indent=1))
+    else:
+        note(f"runs: {written.runs}, histories: {written.histories}; open in a browser:")
+        print_plain(str(written.index))
     return 1 if written.problems else 0

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 import skymark
-from skymark.api import expected_time, new_directory
+from skymark.api import expected_time, run_directory
 from skymark.cache.location import require_policy
 from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
 from skymark.cli.cache_options import (
@@ -67,8 +67,8 @@ class RunOptions:
         bool,
         Parameter(
             group=WHERE,
-            help="Continue the run in --output, with the options of its first start; venvs that "
-            "failed are tried again.",
+            help="Continue the run in --output, or the latest unfinished run, with the options of "
+            "its first start; venvs that failed are tried again.",
         ),
     ] = False
     retry: Annotated[
@@ -158,7 +158,7 @@ class RunOptions:
             UsageError: they do.
         """
         if self.retry and not self.resume:
-            raise UsageError("--retry needs --resume, and the --output of the run to continue")
+            raise UsageError("--retry needs --resume")
         if self.share and (self.resume or self.shard is not None or self.split is not None):
             raise UsageError("--share continues by itself; leave out --resume, --shard and --split")
         if self.share and self.output is None:
@@ -219,8 +219,11 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
         note(sentence)
     note_shortages(wanted)
-    path = how.output or new_directory(wanted.profile)
-    results = Results(output=path, stores=how.store, resume=how.resume, store_wait_s=how.store_wait)
+    results = Results(
+        output=how.output, stores=how.store, resume=how.resume, store_wait_s=how.store_wait
+    )
+    path = run_directory(wanted, results, paired=revision is not None)
+    results = results.changed(output=path)
     end_when_told()
     expected_s = time.measuring.expected_s
     try:

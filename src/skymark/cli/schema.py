@@ -10,14 +10,15 @@ from cyclopts import Parameter
 from skymark.cli.caller import print_json
 from skymark.report.schemas import schema_of
 
-Name = Literal["request", "plan", "record", "manifest", "comparison"]
+Name = Literal["request", "plan", "record", "manifest", "comparison", "report"]
 
 
 def schema(name: Annotated[Name, Parameter(help="The thing to describe.")], /) -> int:
     """Print the JSON Schema of a file or a request.
 
     request: the arguments of `skymark.Work`. plan: the file of `plan --output`. record and
-    manifest: files of a run's directory. comparison: the output of `compare --json`.
+    manifest: files of a run's directory. comparison and report: the output of `compare --json` and
+    `report --json`.
 
     Examples:
       skymark schema record

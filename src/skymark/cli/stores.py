@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 import shlex
 from collections.abc import Iterable
 from contextlib import closing
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import note, print_plain, say
+from skymark.cli.caller import note, print_json, print_plain, say
+from skymark.cli.tables import Json
 from skymark.model.errors import UsageError
+from skymark.report.text import count_of
 
 if TYPE_CHECKING:
     from skymark.store.storing import Stored
@@ -46,6 +49,8 @@ def fetch(
     ],
     directory: Annotated[Path, Parameter(help="A new or empty directory.")],
     /,
+    *,
+    json: Json = False,
 ) -> int:
     """Copy a run from a store into a directory.
 
@@ -73,8 +78,19 @@ def fetch(
             there = f"; it has the runs {', '.join(runs)}" if runs else ""
             raise UsageError(f"{error}{there}") from error
     run = open_run(directory)
-    left = f", {len(run.missing)} planned cells without a record" if run.missing else ""
-    print_plain(f"{directory}: {len(run.records)} records{left}")
+    if json:
+        rows = {
+            "directory": str(directory),
+            "records": len(run.records),
+            "cells_without_record": len(run.missing),
+            "problems": list(run.problems),
+            "differing": list(differing),
+        }
+        print_json(json_module.dumps(rows, indent=1))
+    else:
+        left = f", {count_of(len(run.missing), 'planned cell')} without a record"
+        records = count_of(len(run.records), "record")
+        print_plain(f"{directory}: {records}{left if run.missing else ''}")
     for problem in run.problems:
         say(problem)
     for path in differing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json as json_module
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from skymark.cli.caller import INTERRUPTED, note, say
-from skymark.cli.cost import print_quote
+from skymark.cli.caller import INTERRUPTED, note, print_json, say
+from skymark.cli.cost import as_json, print_quote
 from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import COUNT, FILE, JOB, NAME, PART, TIME, WHAT, WHERE
@@ -31,7 +32,7 @@ from skymark.cli.rented_options import (
 )
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.splitting import print_part_rows
-from skymark.cli.tables import print_rows
+from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine, Results
 
@@ -160,6 +161,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             "cheapest machine of --profile.",
         ),
     ] = False,
+    json: Annotated[Json, Parameter(group=WHERE)] = False,
 ) -> int:
     """Share a plan between workers on a machine, or between managed jobs.
 
@@ -179,6 +181,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     3 too dear, or you said no.
     """
     from skymark import cloud
+    from skymark.cli.rented_ends import shown_beside_json
     from skymark.cli.terminal import Terminal
 
     of_cluster = {
@@ -209,11 +212,13 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             most,
             results,
             job,
-            Terminal(show=show_parts, yes=hiring.yes),
+            Terminal(show=shown_beside_json(show_parts, json=json), yes=hiring.yes),
             groups=max_jobs,
             jobs=hiring.jobs,
             dry_run=dry_run,
         )
+        if json:
+            print_json(json_module.dumps(_parts_json(parts), indent=1))
         return _say_what_is_on_its_way(parts)
     submitted = cloud.submit(
         wanted,
@@ -221,16 +226,51 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         most,
         results,
         job,
-        Terminal(show=show_slots),
+        Terminal(show=shown_beside_json(show_slots, json=json)),
         groups=max_jobs,
         gpu_fraction=gpu_fraction,
         slots=slots,
         one_job_per_group=one_job_per_group,
         dry_run=dry_run,
     )
+    if json:
+        print_json(json_module.dumps(_slots_json(submitted), indent=1))
     if not isinstance(submitted, cloud.Quoted):
         _say_what_is_queued(submitted)
     return 0
+
+
+def _quote_json(quoted: Quoted) -> dict[str, object] | None:
+    return None if quoted.quote is None else as_json(quoted.quote)
+
+
+def _slots_json(submitted: Submitted | Quoted) -> dict[str, object]:
+    """Return the jobs in a machine's queue, or their price, for JSON."""
+    from skymark.cloud import Quoted
+
+    run = submitted.run
+    told: dict[str, object] = {"run_id": run.run_id, "machine": run.name, "stores": run.stores}
+    if isinstance(submitted, Quoted):
+        return {**told, "quote": _quote_json(submitted)}
+    return {**told, "jobs": [job.number for job in submitted.jobs]}
+
+
+def _parts_json(parts: SubmittedParts | Quoted | None) -> dict[str, object]:
+    """Return managed jobs, or their price, for JSON."""
+    from skymark.cloud import Quoted
+
+    if parts is None:
+        return {"jobs": []}
+    if isinstance(parts, Quoted):
+        return {"run_id": parts.run.run_id, "quote": _quote_json(parts)}
+    return {
+        "run_id": parts.run.run_id,
+        "jobs": [one.name for one in parts.going],
+        "wanted": parts.wanted,
+        "stores": parts.run.stores,
+        "problems": list(parts.problems),
+        "interrupted": parts.interrupted,
+    }
 
 
 def _require_one_way(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # A table cut to the terminal would hide what scripts look for; pipes get wide lines instead.
 PIPED_WIDTH = 160
 
-Json = Annotated[bool, Parameter(help="Print JSON instead of a table.")]
+Json = Annotated[bool, Parameter(help="Print the result as JSON.")]
 
 
 def stdout_console() -> Console:

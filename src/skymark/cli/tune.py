@@ -148,7 +148,8 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         bool,
         Parameter(
             group=WHERE,
-            help="Continue the tune in --output, with the options of its first start.",
+            help="Continue the tune in --output, or the latest unfinished tune, with the options "
+            "of its first start.",
         ),
     ] = False,
     env: Annotated[Env, Parameter(group=(WHERE, RARE))] = "own",

@@ -10,13 +10,13 @@ from cyclopts import App, Parameter
 
 import skymark
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import note, print_json, print_plain
+from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import FILE, NAME, Env
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.accelerator import target_of
 from skymark.execute.planner import read_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
-from skymark.execute.venvs import Venvs, adapters_here, install_line
+from skymark.execute.venvs import BuiltVenv, Venvs, adapters_here, install_line
 from skymark.machine.facts import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.machine import Platform
@@ -124,6 +124,7 @@ def build(
             "here, or for CUDA 12 if there is no driver."
         ),
     ] = "cpu",
+    json: Json = False,
 ) -> int:
     """Build venvs now instead of on first use.
 
@@ -134,14 +135,18 @@ def build(
     Exit status: 0 all are there; 1 one failed; 2 bad usage.
     """
     venvs = Venvs(cache_directory(), announce=note)
-    failed = False
+    built: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for name, spec in _wanted(names, plan, profile, platform).items():
         try:
-            built = venvs.ensure(spec)
-            print_plain(f"{name}: {built.directory}")
+            built[name] = str(venvs.ensure(spec).directory)
+            if not json:
+                print_plain(f"{name}: {built[name]}")
         except VenvBuildError as error:
-            failed = True
-            note(f"{error}\n{error.log_tail}")
+            failed[name] = str(error)
+            say(f"{error}\n{error.log_tail}")
+    if json:
+        print_json(json_module.dumps({"built": built, "failed": failed}, indent=1))
     return 1 if failed else 0
 
 
@@ -163,7 +168,7 @@ def _wanted(
 
 
 @env.command
-def cloud() -> int:
+def cloud(*, json: Json = False) -> int:
     """Make the venv of SkyPilot, for launch and all commands of rented machines.
 
     These commands find the venv by themselves. In a checkout, `make cloud` does the same.
@@ -172,16 +177,22 @@ def cloud() -> int:
       skymark env cloud
       make cloud
     """
-    from skymark.cloud import make_cloud_venv
+    from skymark.cloud.own_venv import cloud_venv, make_cloud_venv
 
-    note("making the venv of SkyPilot (once)")
-    print_plain(f"cloud: {make_cloud_venv()}")
+    is_there = (cloud_venv() / "bin" / "skymark").is_file()
+    note("the venv of SkyPilot is there; checking it" if is_there else "making SkyPilot's venv")
+    venv = make_cloud_venv()
+    if json:
+        print_json(json_module.dumps({"directory": str(venv)}, indent=1))
+    else:
+        print_plain(f"cloud: {venv}")
     return 0
 
 
 @env.command
 def clean(
     *names: Annotated[str, Parameter(help="Names from `skymark env list`. [default: all]")],
+    json: Json = False,
 ) -> int:
     """Remove venvs; skymark makes them again when it needs them.
 
@@ -190,6 +201,7 @@ def clean(
       skymark env clean
     """
     venvs = Venvs(cache_directory())
+    removed: list[BuiltVenv] = []
     known = {one.name for one in venvs.built()}
     for name in names or (None,):
         # An unknown name is an error, not a silent nothing.
@@ -197,6 +209,11 @@ def clean(
         if name is not None and name not in known:
             chosen = {spec.name for spec in venvs_named([name], suites()).values()}
         for one in chosen:
-            for removed in venvs.clean(one):
-                print_plain(f"removed {removed.name}: {removed.directory}")
+            removed += venvs.clean(one)
+    if json:
+        rows = [{"name": one.name, "directory": str(one.directory)} for one in removed]
+        print_json(json_module.dumps(rows, indent=1))
+    else:
+        for built in removed:
+            print_plain(f"removed {built.name}: {built.directory}")
     return 0

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from skymark.cache.location import own_cache
 from skymark.cloud.errors import CloudError
@@ -81,6 +81,7 @@ def rehearse(
     machine: Path,
     catalogs: Path | None,
     say: Callable[[str], None],
+    log: TextIO | None = None,
 ) -> Rehearsal:
     """Make a cloud here, launch a profile in it as a user would, and take the cloud away.
 
@@ -91,6 +92,7 @@ def rehearse(
         catalogs: prices in place of the simulated cloud's own, in the layout of
             ``~/.sky/catalogs/v8``.
         say: told of the progress.
+        log: gets the output of `skymark launch`; None for standard output.
 
     Raises:
         UsageError: this machine cannot hold a rehearsal.
@@ -111,6 +113,7 @@ def rehearse(
             outcome.exit_code = _run(
                 world.command(*launch, *arguments, *options),
                 {**world.variables(), "SKYMARK_CACHE": cache},
+                log,
             )
             outcome.bill = world.cloud.bill()
             say("taking the cloud away")
@@ -145,10 +148,10 @@ def same_command() -> str:
     return shlex.join([*own, *sys.argv[1:]])
 
 
-def _run(command: Sequence[str], variables: dict[str, str]) -> int:
+def _run(command: Sequence[str], variables: dict[str, str], log: TextIO | None) -> int:
     """Run a command to its end, also after Ctrl-C, which reaches it too; return its exit status."""
     # Without a terminal it asks nothing: a machine left running would go with the cloud.
-    child = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL)
+    child = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=log)
     try:
         while True:
             try:

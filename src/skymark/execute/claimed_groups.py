@@ -27,6 +27,7 @@ from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell, Record
 from skymark.rundir.directory import RunDirectory, require_same_plan
 from skymark.rundir.layout import MANIFEST, SUMS
+from skymark.rundir.newest import runs_in
 from skymark.rundir.writer_locks import JointWriter, joint_writer
 from skymark.store.store import Store
 from skymark.store.storing import Stored, Storing
@@ -263,9 +264,9 @@ def _begin(
 def _take_from_others(run: RunDirectory, taken: TakenGroup) -> None:
     """Copy the records of a group's cells from neighbouring runs."""
     beside = [
-        RunDirectory(manifest.parent)
-        for manifest in sorted(run.path.absolute().parent.glob(f"*/{MANIFEST}"))
-        if manifest.parent.name != run.path.name
+        RunDirectory(path)
+        for path in runs_in(run.path.absolute().parent)
+        if path.name != run.path.name
     ]
     for planned in taken.cells:
         if run.record_path(planned.cell).exists():

@@ -16,6 +16,7 @@ from skymark.model.manifest import Manifest
 from skymark.rundir.directory import RunDirectory, require_same_plan
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.mending import damaged_logs, damages, mend
+from skymark.rundir.newest import point_at
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.store import Store
 from skymark.store.storing import Storing
@@ -81,7 +82,10 @@ def begin_or_resume(
     if resume:
         for mended in mend(path, manifest, damaged):
             announce(mended)
-    return RunDirectory.create(path, manifest, resume=resume)
+    directory = RunDirectory.create(path, manifest, resume=resume)
+    if manifest.duet is None or manifest.duet.side == "candidate":
+        point_at(path)
+    return directory
 
 
 def require_same_plan_here(path: Path, manifest: Manifest, *, resume: bool) -> None:

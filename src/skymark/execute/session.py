@@ -30,6 +30,7 @@ from skymark.model.record import Record, is_well
 from skymark.model.requests import Results
 from skymark.rundir.directory import TOO_LARGE, RunDirectory
 from skymark.rundir.layout import MANIFEST, SUMS, new_run_id
+from skymark.rundir.newest import own_directory
 from skymark.rundir.writer_locks import sole_writer
 from skymark.store.fetching import fetch
 from skymark.store.kinds import open_store
@@ -122,7 +123,9 @@ class Session:
     def path(self) -> Path:
         """The run's directory."""
         new = new_run_id(self.plan.profile, datetime.now(UTC))
-        return self.results.output or self.results.directory / new
+        if self.results.output is not None:
+            return own_directory(self.results.output)
+        return self.results.directory / new
 
     @cached_property
     def suite(self) -> Suite:

@@ -156,7 +156,8 @@ class Results(Request):
     stores: tuple[str, ...] = ()
     """Additional stores: a directory, ``s3://BUCKET/PREFIX``, or ``wandb``."""
     resume: bool = False
-    """Continue a run of the same plan, from the directory and from the stores."""
+    """Continue a run of the same plan, from the directory and from the stores. Without `output`,
+    the newest unfinished run in `directory`."""
     store_wait_s: float = Field(default=STORE_WAIT_S, ge=0, allow_inf_nan=False)
     """Seconds that the end of the run waits for an unreachable store."""
 

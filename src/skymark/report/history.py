@@ -21,6 +21,7 @@ from skymark.report.judgement import NamedCell
 from skymark.report.pytest_benchmark import run_at
 from skymark.report.text import noun_of, plain, writer
 from skymark.rundir.layout import MANIFEST
+from skymark.rundir.newest import runs_in as directories_in
 from skymark.rundir.reader import Run
 from skymark.statistics.change_points import change_points
 from skymark.statistics.difference import PRACTICAL, Difference, difference
@@ -104,7 +105,7 @@ def run_directories(places: Iterable[Path]) -> Iterator[Path]:
     """
     for place in places:
         own = [place] if place.is_file() or (place / MANIFEST).is_file() else []
-        below = sorted(one.parent for one in place.glob(f"*/{MANIFEST}"))
+        below = directories_in(place)
         if not own and not below:
             raise UsageError(f"{place} is no run and has none in it; name a directory of runs")
         yield from own or below

@@ -87,8 +87,10 @@ class Run(reader.Run):
         return render(self)
 
     def to_json(self) -> str:
-        """Return the records as a JSON list, as ``skymark schema record`` describes them."""
-        return records_json(self)
+        """Return verdicts and records as JSON, as ``skymark schema report`` describes them."""
+        from skymark.report.verdicts import RunReport
+
+        return RunReport.of(self).model_dump_json(indent=1)
 
     def to_arrow(self) -> Any:
         """Return a `pyarrow.Table` with a row per record and a column per metric."""
@@ -177,8 +179,3 @@ def _printed(printer: Callable[[Result, Console], None], result: Result, width: 
     text = io.StringIO()
     printer(result, Console(file=text, width=width))
     return text.getvalue()
-
-
-def records_json(run: reader.Run) -> str:
-    """Return the records of a run as a JSON list."""
-    return "[" + ",\n".join(one.model_dump_json(indent=1) for one in run.records) + "]"

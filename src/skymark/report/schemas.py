@@ -12,6 +12,7 @@ from skymark.model.record import Record
 from skymark.model.requests import Work
 from skymark.model.schema import KEY
 from skymark.report.compare import Comparison
+from skymark.report.verdicts import RunReport
 
 MODELS: dict[str, type[BaseModel]] = {
     "request": Work,
@@ -19,6 +20,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "record": Record,
     "manifest": Manifest,
     "comparison": Comparison,
+    "report": RunReport,
 }
 SEALED = ("record", "manifest")
 """Files that begin with the digest of their content."""

@@ -21,6 +21,7 @@ from skymark.report.markdown import AT, markdown, markdown_table
 from skymark.report.progress import directory_of, require_suite
 from skymark.report.text import MISSING, plain, writer
 from skymark.rundir.layout import MANIFEST
+from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import Run, open_run
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class Grid:
     names: tuple[tuple[str, ...], ...]
     """Of each row."""
     values: tuple[tuple[float | None, ...], ...]
+
+    def rows(self) -> list[dict[str, object]]:
+        """Return each row as a dictionary by the headings of its columns."""
+        return [
+            dict(zip((*self.corner, *self.headings), (*names, *values), strict=True))
+            for names, values in zip(self.names, self.values, strict=True)
+        ]
 
 
 def grid_of(
@@ -171,8 +179,7 @@ def readings_at(place: str, suite: Suite) -> list[Reading]:
     if path.is_file():
         return [foreign_reading(path, suite)]
     if path.is_dir() and not (path / MANIFEST).exists():
-        runs = sorted(one.parent for one in path.glob(f"*/{MANIFEST}"))
-        if runs:
+        if runs := runs_in(path):
             return [
                 reading
                 for directory in runs

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
@@ -70,6 +71,28 @@ def verdicts_of(
     return tuple(
         _verdict(label, records, rows[label], declaration) for label, records in labels.items()
     )
+
+
+class RunReport(Frozen):
+    """A run as JSON: its verdicts, and the records behind them."""
+
+    run_id: str
+    directory: Path
+    finished: bool
+    """Whether every planned cell has a record."""
+    verdicts: tuple[ScenarioVerdict, ...]
+    records: tuple[Record, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """Return the report of a run."""
+        return cls(
+            run_id=run.manifest.run_id,
+            directory=run.directory,
+            finished=not run.missing,
+            verdicts=verdicts_of(run),
+            records=run.records,
+        )
 
 
 def told_of(verdicts: Sequence[ScenarioVerdict]) -> list[ScenarioVerdict]:

@@ -20,6 +20,7 @@ from skymark.model.errors import RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Round, Status
+from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import open_run, read_manifest
 
 LONGEST_PAUSE_S = 60.0
@@ -156,17 +157,17 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
         latest: largest number of runs to read, last names first; None for all.
     """
     found: list[PastRun] = []
-    paths = sorted(directory.glob("*/manifest.json"), reverse=True)
+    paths = runs_in(directory)[::-1]
     # Hashing ten thousand cells takes a good part of a second, mostly without a match.
     wanted = {planned.cell.hash for planned in plan.runnable} if paths else set()
     for path in paths[:latest]:
         try:
-            manifest = read_manifest(path.parent)
+            manifest = read_manifest(path)
             if manifest.machine.limits.simulated or manifest.duet is not None:
                 continue
             if wanted.isdisjoint(cell.hash for cell in manifest.cells.values()):
                 continue
-            past = past_run(manifest, open_run(path.parent).records)
+            past = past_run(manifest, open_run(path).records)
         except RunDirectoryError:
             continue
         if past is not None and not wanted.isdisjoint(past.cells):

@@ -16,7 +16,7 @@ from skymark.plain_files import (
     remove_below,
     write_below,
 )
-from skymark.rundir.layout import MANIFEST
+from skymark.rundir.newest import runs_in
 from skymark.store.kinds import StoreKind
 from skymark.store.store import Store
 
@@ -93,7 +93,7 @@ def open_directory(url: str, run_id: str) -> DirectoryStore:
 def list_runs(url: str) -> list[str]:
     """Return the ids of the runs below a ``file://`` address."""
     root = open_directory(url, "").root
-    return sorted(path.parent.name for path in root.glob(f"*/{MANIFEST}"))
+    return [path.name for path in runs_in(root)]
 
 
 DIRECTORY = StoreKind(

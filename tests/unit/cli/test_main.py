@@ -13,7 +13,8 @@ import pytest
 
 from skymark import __version__
 from skymark.cli import main as module
-from skymark.cli.main import main
+from skymark.cli.caller import without_loudness
+from skymark.cli.main import add_suites, app, main
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 
@@ -40,7 +41,7 @@ def test_help_and_version_are_results(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--bogus"], ["bogus"], ["run", "--rounds", "many"], ["list"], ["list", "cells"]],
+    [["--bogus"], ["bogus"], ["run", "--rounds", "many"], ["list", "cells"]],
 )
 def test_what_cannot_be_parsed_is_bad_usage_told_on_standard_error(capsys, arguments):
     assert main(arguments) == 2
@@ -145,6 +146,89 @@ def test_lists_as_json_have_a_row_for_each_that_the_table_names(capsys, what):
     table = capsys.readouterr().out
     first = next(iter(rows[0]))
     assert all(str(row[first]) in table for row in rows)
+
+
+def test_list_alone_names_the_kinds_of_things(capsys):
+    assert main(["list", "--json"]) == 0
+    kinds = [row["kind"] for row in json.loads(capsys.readouterr().out)]
+    assert kinds == ["scenarios", "adapters", "profiles", "suites", "causes"]
+    assert main(["list"]) == 0
+    out, err = capsys.readouterr()
+    assert all(kind in out for kind in kinds)
+    assert "skymark list KIND" in err
+    assert all(main(["list", kind]) == 0 for kind in kinds)
+
+
+NOT_JSON = {
+    "logs": "its output is the job's",
+    "ssh": "its output is the command's",
+    "rsync": "its output is rsync's",
+    "cache use": "its output is the job's",
+    "schema": "its output is JSON anyway",
+    "render slurm": "its output is a job file",
+    "render jobset": "its output is a job file",
+    "render aichor": "its output is a job file",
+    "render sky": "its output is a job file",
+}
+
+
+def commands(found, words=()):
+    """Every command below an app, with its words."""
+    if found.default_command is not None:
+        yield " ".join(words), found
+    for name in found:
+        if not name.startswith("-"):
+            yield from commands(found[name], (*words, name))
+
+
+def test_every_command_whose_output_is_its_own_has_it_as_json():
+    add_suites([])
+    without = {
+        words
+        for words, command in commands(app)
+        if not any("--json" in one.names for one in command.assemble_argument_collection())
+    }
+    assert without == NOT_JSON.keys()
+
+
+def test_a_quiet_command_prints_its_result_alone(capsys):
+    words = ["plan", "--scenarios", "TAB-1", "--adapters", "numpy"]
+    assert main([*words, "--output", os.devnull, "-q"]) == 0
+    out, err = capsys.readouterr()
+    assert "TAB-1:small" in out
+    assert err == ""
+    assert main(["plan", "--quiet", "--scenarios", "XX-9"]) == 2
+    assert "unknown scenario 'XX-9'" in capsys.readouterr().err
+
+
+def test_a_verbose_command_shows_where_an_error_came_from(capsys):
+    assert main(["plan", "--scenarios", "XX-9"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["plan", "--scenarios", "XX-9", "-v"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert err.splitlines()[-1].startswith("skymark: unknown scenario")
+    assert main(["plan", "-v", "-q"]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+def test_words_behind_two_dashes_are_a_command_s_own():
+    words = ["ssh", "NAME", "-q", "--", "rsync", "-v", "-q"]
+    assert without_loudness(words) == ["ssh", "NAME", "--", "rsync", "-v", "-q"]
+
+
+def test_the_version_has_a_short_name(capsys):
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(capsys, tmp_path, shell):
+    script = tmp_path / "skymark"
+    assert main(["--install-completion", "--shell", shell, "--output", str(script)]) == 0
+    assert str(script) in capsys.readouterr().out
+    text = script.read_text()
+    assert all(word in text for word in ("launch", "clip", "--max-cost", "--scenarios"))
 
 
 def test_retrying_without_resuming_is_refused(capsys):

@@ -12,9 +12,11 @@ from sky_rehearsal.changes import Change
 from sky_rehearsal.lambda_cloud import BillLine
 from skymark.cli.main import main
 from skymark.cli.rented_options import CostOptions
+from skymark.cloud import rehearsal
 from skymark.cloud.rehearsal import Rehearsal, lack_of_room, same_command
 from skymark.machine.facts import capture
 from skymark.machine.fitness import fitness_warnings
+from skymark.model.errors import UsageError
 from skymark.model.machine import SIMULATED
 
 
@@ -35,6 +37,25 @@ def test_what_cannot_be_rehearsed_is_refused_before_this_machine_is_looked_at(
     told = capsys.readouterr().err
     assert reason in told
     assert "needs Linux and root" not in told
+
+
+@pytest.mark.parametrize("options", [("--yes",), ("-y",), ("--yes", "--scenarios", "TAB-1")])
+def test_a_yes_to_the_price_changes_nothing(options, capsys, monkeypatch):
+    asked = []
+
+    def unfit():
+        asked.append(options)
+        raise UsageError("not here")
+
+    monkeypatch.setattr(rehearsal, "require_fitness", unfit)
+    assert main(["rehearse", "cpu", *options]) == 2
+    assert asked == [options]
+    assert "not here" in capsys.readouterr().err
+
+
+def test_another_provider_than_the_simulated_one_is_refused(capsys):
+    assert main(["rehearse", "cpu", "--infra", "gcp"]) == 2
+    assert "leave out --infra" in capsys.readouterr().err
 
 
 def test_a_profile_for_a_tpu_is_refused(capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import webbrowser
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from skymark.cli import results
 from skymark.cli.main import main
 from skymark.model.record import Status
+from skymark.report.verdicts import verdicts_of
+from skymark.rundir.newest import point_at
 from skymark.rundir.reader import open_run, read_record
 
 SAVED = Path(__file__).parents[2] / "data" / "run"
@@ -39,7 +42,32 @@ def test_a_run_is_shown_and_its_page_is_written_anew(run, capsys):
 def test_the_records_are_printed_as_json(run, capsys):
     assert main(["report", str(run), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert len(found) == len(ids(run))
+    assert [one["cell"] for one in found["records"]] == [
+        one.cell.model_dump(mode="json") for one in open_run(run).records
+    ]
+    sentences = [one["sentences"] for one in found["verdicts"]]
+    assert sentences == [list(one.sentences) for one in verdicts_of(open_run(run))]
+    assert found["finished"] is (open_run(run).missing == ())
+
+
+def test_without_a_name_the_newest_run_is_shown_and_opened(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 2
+    assert "no run in results; name a run's directory" in capsys.readouterr().err
+    for name in ("older", "newer"):
+        shutil.copytree(run, tmp_path / "results" / name)
+        point_at(Path("results", name))
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
+    assert main(["report", "--open", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["directory"] == "results/newer"
+    assert opened == [(tmp_path / "results/newer/report.html").as_uri()]
+
+
+def test_a_machine_without_a_browser_names_the_page(run, capsys, monkeypatch):
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    assert main(["report", str(run), "--open"]) == 0
+    assert f"no browser opens here; the page is {run}/report.html" in capsys.readouterr().err
 
 
 def test_without_jinja2_the_run_is_shown_all_the_same(run, capsys, monkeypatch):

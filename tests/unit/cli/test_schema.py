@@ -17,7 +17,7 @@ def schema(capsys, name):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", ["request", "plan", "record", "manifest", "comparison"])
+@pytest.mark.parametrize("name", ["request", "plan", "record", "manifest", "comparison", "report"])
 def test_each_schema_names_its_dialect_and_refuses_unknown_keys(capsys, name):
     described = schema(capsys, name)
     assert described["$schema"].startswith("https://json-schema.org/")

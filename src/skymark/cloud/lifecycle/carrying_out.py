@@ -25,6 +25,7 @@ from skymark.cloud.lifecycle.stages import (
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
+from skymark.rundir.newest import point_at
 
 
 def carry_out(
@@ -142,6 +143,7 @@ def _retrieve(finished: Finished, place: Place, callbacks: Callbacks, results: P
     if found is not None and found.whole:
         count = sum(found.records.values())
         callbacks.tell(f"results verified in {found.directory}: {count} records")
+        point_at(found.directory)
     return retrieved
 
 

@@ -290,6 +290,7 @@ def table(
     output: Annotated[
         Path | None, Parameter(metavar="FILE", help="File to write. [default: standard output]")
     ] = None,
+    json: Json = False,
 ) -> int:
     """Show figures as tables with a row per model and a column per data set.
 
@@ -299,10 +300,13 @@ def table(
       skymark clip table results/RUN-ID
       skymark clip table results/RUN-ID --sheet classification --format csv
     """
+    if json and (format != "md" or output is not None):
+        raise UsageError("--json excludes --format and --output; give only one")
     for name in sheet:
         if name not in SHEETS:
             raise UnknownNameError("table", name, SHEETS)
     suite = suite_named(SUITE)
+    tables: dict[str, list[dict[str, object]]] = {}
     readings = [one for place in places or ("results",) for one in readings_at(place, suite)]
     texts = []
     for name in sheet or SHEETS:
@@ -312,6 +316,7 @@ def table(
             if sheet:
                 note(f"no figures for the table {name}")
             continue
+        tables[name] = grid.rows()
         heading = {"md": f"## {name}\n\n", "html": f"<h2>{name}</h2>\n", "csv": ""}[format]
         texts.append(heading + as_text(grid, format))
     if not texts:
@@ -320,6 +325,9 @@ def table(
         names = ", ".join(sheet or SHEETS)
         raise UsageError(f"a CSV file has one table; choose one of {names} with --sheet")
     text = "\n".join(texts)
+    if json:
+        print_json(json_module.dumps(tables, indent=1))
+        return 0
     if output is None:
         print_plain(text, end="")
         return 0
