@@ -223,11 +223,7 @@ def tune(
     from skymark.report.tuning import OUTCOME, Choice, machines_of, runs_in
 
     place = results or Results()
-    name = f"{work.profile}-tune"
-    path = place.output or new_directory(name, place.directory)
-    if place.output is None and place.resume:
-        path = unfinished_tune(name, OUTCOME, place.directory)
-    _require_place_of_tune(path, place)
+    path = _directory_of_tune(f"{work.profile}-tune", place, OUTCOME)
     observed = observers or (lambda _: nullcontext(SilentObserver()))
 
     def measured(plan: Plan, directory: Path, purpose: str) -> Sequence[Record]:
@@ -270,6 +266,20 @@ def tune(
     with explained(path / OUTCOME):
         write_whole(path / OUTCOME, choice.to_json().encode())
     return choice
+
+
+def _directory_of_tune(name: str, results: Results, outcome: str) -> Path:
+    """Return the directory of a tune: the given one, a new one, or an unfinished tune's.
+
+    Raises:
+        UsageError: there is no unfinished tune, or a store is given.
+        RunDirectoryError: the directory is in use.
+    """
+    path = results.output or new_directory(name, results.directory)
+    if results.output is None and results.resume:
+        path = unfinished_tune(name, outcome, results.directory)
+    _require_place_of_tune(path, results)
+    return path
 
 
 def _require_place_of_tune(path: Path, results: Results) -> None:

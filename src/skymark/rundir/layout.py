@@ -34,8 +34,12 @@ def new_run_id(profile: str, now: datetime) -> str:
         profile: its name or its file.
         now: the time in UTC.
     """
-    name = UNSAFE.sub("_", Path(profile).stem)[:100]
-    return f"{now:%Y%m%d-%H%M%S}-{name}-{secrets.token_hex(3)}"
+    return f"{now:%Y%m%d-%H%M%S}-{name_in_id(profile)}-{secrets.token_hex(3)}"
+
+
+def name_in_id(profile: str) -> str:
+    """Return a profile's name as run ids have it."""
+    return UNSAFE.sub("_", Path(profile).stem)[:100]
 
 
 def cell_of(path: str) -> str:

@@ -11,9 +11,8 @@ from pathlib import Path
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
-from skymark.model.record import UNSAFE
 from skymark.model.requests import DEFAULT_RESULTS
-from skymark.rundir.layout import MANIFEST
+from skymark.rundir.layout import MANIFEST, name_in_id
 from skymark.rundir.reader import read_manifest
 
 LATEST = "latest"
@@ -109,7 +108,7 @@ def unfinished_tune(name: str, outcome: str, within: Path = DEFAULT_RESULTS) -> 
     Raises:
         UsageError: there is none.
     """
-    clean = UNSAFE.sub("_", name)
+    clean = name_in_id(name)
     found = sorted(one for one in within.glob(f"*-{clean}-*") if not (one / outcome).exists())
     if not found:
         raise UsageError(

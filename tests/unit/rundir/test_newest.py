@@ -21,6 +21,7 @@ from skymark.rundir.newest import (
     point_at,
     runs_in,
     unfinished_run,
+    unfinished_tune,
 )
 from skymark.rundir.reader import read_manifest
 
@@ -152,3 +153,14 @@ def test_a_damaged_manifest_is_passed_over():
     broken = unfinished("broken", 3, rounds=1)
     (broken / "manifest.json").write_text("{}")
     assert unfinished_run(plan_of(1)) == Path("results/mine")
+
+
+def test_the_newest_unfinished_tune_of_a_profile_goes_on():
+    for name in ("20260101-000000-cpu-tune-abc", "20260102-000000-cpu-tune-abc"):
+        Path("results", name).mkdir(parents=True)
+    Path("results", "20260103-000000-cpu-tune-abc").mkdir()
+    Path("results", "20260103-000000-cpu-tune-abc", "tune.json").touch()
+    Path("results", "20260104-000000-other-tune-abc").mkdir()
+    assert unfinished_tune("cpu-tune", "tune.json").name == "20260102-000000-cpu-tune-abc"
+    with pytest.raises(UsageError, match="no unfinished tune gpu-tune in results"):
+        unfinished_tune("gpu-tune", "tune.json")
