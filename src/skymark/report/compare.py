@@ -27,8 +27,8 @@ from skymark.statistics.difference import (
 )
 
 Across = Literal["hardware", "versions", "cells"]
-"""What may differ between two runs, because it is what one wants to compare: the machine, the
-versions of Python and the libraries, or the cells' own settings and definitions."""
+"""A difference between two runs that the user wants to compare: machine, versions of Python and
+libraries, or the cells' own settings and definitions."""
 
 ACROSS: tuple[Across, ...] = ("hardware", "versions", "cells")
 NAMED_CELLS = 3
@@ -55,9 +55,9 @@ class CellComparison(NamedCell):
     status_before: Status
     status_after: Status
     pairs: int | None = None
-    """Rounds that were measured beside one of the other side; null where the runs are no pair."""
+    """Rounds with a partner on the other side; null if the runs are no pair."""
     metrics: tuple[MetricComparison, ...]
-    """Those that are compared and that a side has."""
+    """Compared metrics that a side has."""
 
     @property
     def is_lost(self) -> bool:
@@ -71,7 +71,7 @@ class CellComparison(NamedCell):
 
     @property
     def is_compared(self) -> bool:
-        """Whether both runs have one of its metrics."""
+        """Whether both runs have a metric in common."""
         return any(one.difference is not None for one in self.metrics)
 
     @property
@@ -89,13 +89,13 @@ class Comparison(Frozen):
     in_pairs: bool = False
     """Whether the two are sides of one measurement in pairs (`skymark run --against`)."""
     metrics: tuple[Metric, ...]
-    """Those that are compared."""
+    """Metrics with a verdict."""
     cells: tuple[CellComparison, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     unjudged: dict[str, str] = Field(default_factory=dict)
-    """Reasons why cells of the baseline cannot be judged, by id: measured in the baseline alone, or
-    planned in the baseline and measured in the other run alone."""
+    """Reasons why cells of the baseline have no verdict, by id: a cell was measured in one run
+    only."""
     differs: tuple[str, ...]
     """In what the runs differ though they could be compared, in words."""
 
@@ -118,8 +118,8 @@ def compare_runs(
 ) -> Comparison:
     """Compare two runs of the same cells.
 
-    Two sides that were measured in pairs are compared by pairs; versions may differ there, because
-    the revisions' own pins are part of what is compared.
+    Two sides of a pair are compared pair by pair. Their versions may differ, because each revision
+    has its own pins.
 
     Args:
         before: the reference.
@@ -202,7 +202,7 @@ def _compared(
 def _applies(declaration: Declaration, metric: Metric, before: Record, after: Record) -> bool:
     """Whether two records are compared by a metric.
 
-    The primary metric and its stand-in are of two kinds. Of records of both kinds, neither is.
+    The primary metric and its stand-in are of two kinds. Records of different kinds are not compared by either.
     """
     primary, other = declaration.primary, declaration.stand_in
     kinds = {declaration.deciding(one.metrics).name for one in (before, after)}

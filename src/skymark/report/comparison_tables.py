@@ -76,7 +76,7 @@ def _pairs(comparison: Comparison) -> str:
 
 
 def _more_rounds(comparison: Comparison) -> str:
-    """Return how many more rounds settle half and all of what can be settled."""
+    """Return the numbers of rounds that settle half, and all, of the open verdicts."""
     found = sorted(
         one.more_rounds
         for cell in comparison.cells
@@ -159,7 +159,7 @@ LONGEST = 65_536
 LONGEST_FIELD = 100
 MOST_REMARKS = 10
 ENDS = 1_000
-"""Characters that are kept free for the end of a table and for what follows it."""
+"""Characters reserved for the end of a table and the text after it."""
 
 
 def comparison_markdown(comparison: Comparison, longest: int = LONGEST) -> str:
@@ -260,7 +260,7 @@ def _table(cells: Sequence[CellComparison], comparison: Comparison, room: int) -
 
 
 def _listed(lines: Sequence[str], room: int) -> str:
-    """Return as many lines as there is room for, and how many are left out."""
+    """Return the lines that fit, and the number of the rest."""
     text, left = "", room - ENDS
     for number, line in enumerate(lines):
         left -= len(line.encode()) + 1

@@ -44,7 +44,7 @@ STYLE: Mapping[Any, Any] = {
     "axes.axisbelow": True,
     "font.size": 9,
 }
-"""Text is shown as it is, and a file depends on the run alone."""
+"""Text stays plain, and a file depends on the run alone."""
 
 
 def write_figures(run: Run, directory: Path) -> list[Path]:

@@ -50,7 +50,7 @@ class CellHistory(NamedCell):
 
     run_ids: tuple[str, ...]
     values: tuple[float, ...]
-    """Of the primary metric, one per run."""
+    """The primary metric, one value per run."""
     data: str | None = None
     """The user's name for the real data; null for synthetic data."""
     changes: tuple[Change, ...]
@@ -72,12 +72,12 @@ class History(Frozen):
 def runs_in(places: Iterable[Path]) -> tuple[list[Run], list[str]]:
     """Return the runs that are, or lie in, these directories or files, and the faults of others.
 
-    The oldest run comes first. Baselines of comparisons in pairs are left out but where they are
-    named: they ran the code of an earlier day.
+    The oldest run comes first. A baseline of a pair counts only if you name it, because it ran the
+    code of an earlier day.
 
     Raises:
-        UsageError: a directory is no run and has none, or a run that is named cannot be read, or
-            none of those in a directory.
+        UsageError: a directory is no run and has none, a named run is unreadable, or all runs of a
+            directory are.
     """
     named = list(places)
     found: dict[str, Run] = {}
@@ -98,7 +98,7 @@ def runs_in(places: Iterable[Path]) -> tuple[list[Run], list[str]]:
 
 
 def run_directories(places: Iterable[Path]) -> Iterator[Path]:
-    """Yield the directories of the runs that are, or lie in, some directories; files as they are.
+    """Yield the directories of runs in some directories, and all files among the arguments.
 
     Raises:
         UsageError: a directory is no run and has none.
@@ -203,7 +203,7 @@ class Line:
     cell: CellHistory
     points: str
     changes: tuple[float, ...]
-    """Where its level changed."""
+    """Positions of the changes of its level."""
     description: str
     """The line in words."""
     name: str
@@ -283,7 +283,7 @@ def print_history(history: History, console: Console) -> None:
         )
     console.print(table)
     if left := sum(cell.other_runs for cell in history.cells):
-        console.print(Text(f"{left} records of other settings or definitions are left out"))
+        console.print(Text(f"{left} records have other settings or definitions and do not count"))
     changed = sum(bool(cell.changes) for cell in history.cells)
     console.print(
         Text(

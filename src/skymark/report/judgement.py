@@ -83,19 +83,20 @@ class LibraryChanges:
 
 
 class Judgement(NamedTuple):
-    """What is known of a metric of one cell in two runs."""
+    """The judgement of one metric of one cell in two runs."""
 
     difference: Difference
     more_rounds: int | None
-    """Rounds that each run lacks for a verdict; None where there is one, or none is to be had."""
+    """Rounds that each run lacks for a verdict; None if there is one, or no number of rounds gives
+    one."""
 
 
 class Judgements(NamedTuple):
-    """What is known of all metrics of all cells."""
+    """The judgements of all metrics of all cells."""
 
     each: Mapping[Judged, Judgement]
     common: Mapping[str, CommonChange]
-    """What the libraries did alike, by metric, where verdicts had to hold beside that, too."""
+    """Change in common to all libraries, by metric, if verdicts had to hold beside it."""
 
 
 Sides = tuple[Sequence[float], Sequence[float], Metric]
@@ -161,7 +162,7 @@ def judge(
 def _beside_others(
     own: Mapping[Judged, Contrast], pairs: Sequence[tuple[Record, Record]]
 ) -> tuple[dict[Judged, Contrast], dict[str, CommonChange]]:
-    """Return contrasts beside the other libraries where enough is known, and what all did alike."""
+    """Return contrasts beside the other libraries if enough is known, and the change in common."""
     adapters = {before.cell.id: before.cell.adapter for before, _ in pairs}
     changes = LibraryChanges(own, adapters, _unchanged(pairs))
     found = {key: changes.beside_others(key, one) for key, one in own.items()}
@@ -194,7 +195,7 @@ def _sides(before: Record, after: Record, metric: Metric) -> Sides:
 
 
 def _sides_in_pairs(before: Record, after: Record, metric: Metric) -> Sides:
-    """Return the values of rounds that are pairs; of what is not one per round, the figure."""
+    """Return the values of paired rounds; a pooled or exact metric has its figure."""
     if metric.pooled or metric.scale == "exact":
         return _sides(before, after, metric)
     return *paired_values(after.rounds, before.rounds, metric.name), metric

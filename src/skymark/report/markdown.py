@@ -1,4 +1,4 @@
-"""Markdown for GitHub: a run's tables, and others' text, which neither links nor calls."""
+"""Markdown for GitHub: a run's tables, with text that makes no links and calls nobody."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ ADDRESSED = re.compile(
 
 
 def markdown(text: str) -> str:
-    """Return text for a line or a table's cell, with what Markdown and HTML give power as entities.
+    """Return text for a line or a table's cell.
 
-    CommonMark takes no entity for a sign that gives a document structure.
+    Signs with a meaning in Markdown or HTML become entities. CommonMark takes no entity for a sign
+    that gives a document structure.
     """
     line = " ".join(plain(text).split())
     parts = (
@@ -56,7 +57,7 @@ def markdown_table(
     Args:
         head: headings.
         rows: as many cells each.
-        names: so many first columns are aligned to the left, all others to the right.
+        names: number of columns, from the left, that are aligned to the left.
     """
     yield _row(head)
     yield _row(["---"] * names + ["---:"] * (len(head) - names))

@@ -43,9 +43,9 @@ from skymark.rundir.reader import Run
 MOST_IN_CARD = 4
 """Rows in the plot of a verdict's card: the best ones."""
 MOST_CELLS = 1000
-"""Cells of a run whose samples are read for its page; to read those of more takes too long."""
+"""Cells of the largest run whose samples the page reads; more would take too long."""
 WHISKER_LIMIT = 1.25
-"""An interval may lengthen the axis to so many times the largest value; beyond it is cut."""
+"""Longest axis relative to the largest value; a longer interval is cut."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,9 @@ class Table:
     anchor: str
     rows: tuple[Row, ...]
     unranked: tuple[Record, ...]
-    """Those that were not measured, or refused."""
+    """Records without a valid measurement."""
     stand_ins: tuple[Record, ...]
-    """Those that have the primary metric's stand-in only."""
+    """Records with the primary metric's stand-in only."""
     stand_in_columns: tuple[tuple[Metric, tuple[Entry, ...]], ...]
     """Their metrics."""
     why_not_ranked: str
@@ -115,7 +115,7 @@ class Standing:
 
     share: float | None
     wins: bool
-    """Whether it alone is shown to be the best."""
+    """Whether the rounds show it as the best."""
     status: Status | None
     explanation: str
 
@@ -157,7 +157,7 @@ class Card:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The best rows, with all that are tied for first as far as there is room."""
+        """The best rows."""
         return self.table.rows[:MOST_IN_CARD]
 
 
@@ -176,7 +176,7 @@ class Page:
     noun: str
     """The word for an adapter."""
     decided: str | None
-    """How many scenarios are decided, in words."""
+    """The number of decided scenarios, in words."""
     sections: tuple[Section, ...]
     overview: Overview
     bad: tuple[Record, ...]

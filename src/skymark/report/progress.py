@@ -47,7 +47,7 @@ OF_STATUS = {
 
 @dataclass(frozen=True)
 class CellState:
-    """A planned cell with its state, and the message of one that failed or was left out."""
+    """A planned cell with its state, and its message after a failure or a refusal."""
 
     cell: Cell
     state: State
@@ -57,7 +57,7 @@ class CellState:
 def states_of(
     cells: Mapping[str, Cell], records: Mapping[str, RecordHead], running: Collection[str] = ()
 ) -> list[CellState]:
-    """Return the state of each planned cell: pending is what has no record.
+    """Return the state of each planned cell; a cell without a record is pending.
 
     Args:
         cells: of the plan, in its order, by hash; by id where they are of one run.

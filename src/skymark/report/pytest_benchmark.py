@@ -29,7 +29,7 @@ from skymark.statistics.interval import figures_of
 
 FORMAT = "pytest-benchmark"
 VERSION = "5.1.0"
-"""Of pytest-benchmark, whose layout of a file this is."""
+"""Version of pytest-benchmark with this layout of the file."""
 
 
 def benchmark_file(run: Run) -> str:
@@ -72,7 +72,7 @@ def benchmark_file(run: Run) -> str:
 
 
 def _seconds(record: Record, rate: Metric | None) -> list[float]:
-    """Return the time of each round of an `ok` record; none of the others."""
+    """Return the time of each round of an `ok` record; nothing for other records."""
     if record.status is not Status.OK:
         return []
     if rate is None:
@@ -128,7 +128,7 @@ def _stats(seconds: Sequence[float]) -> dict[str, Any]:
 
 
 BATCHES = 30
-"""Successive rounds are averaged into so many values at most. They are of one process and depend
+"""Most values that successive rounds are averaged into. They are of one process and depend
 on each other, so that to take each for itself would show differences that are none; the means of
 batches hardly do (Law, *Simulation Modeling and Analysis*, 9.5.3: batch means)."""
 NO_PARAMETER = "pytest"

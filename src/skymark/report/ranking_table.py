@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """An `ok` record with its place among the others."""
+    """An `ok` record with its order in the table."""
 
     record: Record
     figure: Figure
@@ -29,18 +29,18 @@ class Row:
     to_baseline: Difference | None
     """None where the baseline was not measured."""
     share: float | None
-    """How many times as good as the best: below 1 is worse, whichever way the metric counts."""
+    """Ratio to the best, turned so that below 1 is worse."""
     multiple: float | None
-    """How many times as good as the baseline."""
+    """Ratio to the baseline, turned so that above 1 is better."""
     place: PlaceRange
     tied: bool
     """Whether its group has others, so that some pair's order is not shown."""
     wins: bool
-    """Whether it alone is shown to be the best: tables show it in bold."""
+    """Whether the rounds show it as the best: tables set it in bold."""
 
     @property
     def leads(self) -> bool:
-        """Whether no other is shown to be better."""
+        """Whether no row beats it."""
         return self.place.first == 1
 
 
@@ -103,7 +103,7 @@ def why_not_ranked(records: Sequence[Record], declaration: Declaration) -> str:
 def values_of(record: Record, metric: Metric) -> list[float]:
     """Return the values of a metric that a record has, which are compared with another's.
 
-    They are one per round, but for what is pooled over rounds or does not vary.
+    There is one per round. A pooled or exact metric has a single value.
     """
     of_rounds = [] if metric.pooled or metric.scale == "exact" else record.values(metric.name)
     return of_rounds or [record.metrics[metric.name].value]
@@ -197,7 +197,7 @@ class Filled(NamedTuple):
 
 
 class Columns:
-    """The columns that a run's declaration makes; the same for all tables, but for own ones."""
+    """The columns of a run's tables, from its declaration; a scenario's own metrics are added."""
 
     def __init__(self, run: Run) -> None:
         """Derive the columns that all tables of a run have.
@@ -278,7 +278,7 @@ def _standing(declaration: Declaration) -> list[Column]:
         ),
         Column(
             "vs best",
-            f"{of_best}; {UNSURE} where the difference is not shown to be real",
+            f"{of_best}; {UNSURE} marks a difference that the rounds do not show",
             lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
         ),
         Column(

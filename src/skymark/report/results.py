@@ -36,7 +36,7 @@ class Run(reader.Run):
     ended: bool = True
     """Whether the run is complete; else other processes go on with it."""
     baseline: Run | None = None
-    """The run of the other revision, where two were measured in pairs."""
+    """The run of the other revision, if two were measured in pairs."""
 
     @classmethod
     def of(cls, run: reader.Run, **more: Any) -> Self:
@@ -59,8 +59,8 @@ class Run(reader.Run):
     def ranking(self) -> dict[str, list[Row]]:
         """Return the ranked records of each scenario, the best first.
 
-        The primary metric ranks. `Row.leads` is true for the records that no other is shown to
-        beat, and `Row.place` gives the order as far as the rounds show it.
+        The primary metric ranks. `Row.leads` is true for the best record, or for all that
+        are tied for first. `Row.place` gives the order that the rounds show.
         """
         from skymark.report.ranking_table import ranked
 
@@ -113,7 +113,7 @@ class Run(reader.Run):
 
         Raises:
             KeyError: the run has no record of such a cell.
-            ValueError: the file is not the one that the record names.
+            ValueError: the file has another digest than the record says.
         """
         from skymark.rundir.row import read_samples
 

@@ -1,4 +1,4 @@
-"""JSON Schemas of what skymark reads and writes, made from the models themselves."""
+"""JSON Schemas of all files of skymark, made from the models."""
 
 from __future__ import annotations
 

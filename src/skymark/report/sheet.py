@@ -75,8 +75,8 @@ def grid_of(
 ) -> Grid:
     """Return the sheet of some variants; rows and columns are in the order of the readings.
 
-    A row is an adapter of one source: figures of two runs are never mixed. The mean of a row is
-    over all scenarios, and is left out where one was not scored.
+    A row is an adapter of one source: figures of two runs are never mixed. A row has a mean only if
+    all its scenarios were scored.
 
     Args:
         readings: of any variant.

@@ -124,8 +124,8 @@ class Site:
 def write_site(places: Iterable[Path], output: Path, practical: float = PRACTICAL) -> Site:
     """Write the pages of the runs that are, or lie in, some directories.
 
-    A run that cannot be read is named in the index, and the others stand. A run is taken once,
-    however often it is found. Pages that are there are replaced; no others are removed.
+    The index names each unreadable run. A run counts once, however often it is found. Existing pages
+    are replaced; other files stay.
 
     Args:
         places: directories.
@@ -167,7 +167,7 @@ def write_site(places: Iterable[Path], output: Path, practical: float = PRACTICA
 
 
 def _readable(places: Iterable[Path]) -> tuple[list[Run], list[str]]:
-    """Return the runs, the oldest first, and what is wrong with the others."""
+    """Return the readable runs, the oldest first, and the problems of all unreadable runs."""
     found: dict[str, Run] = {}
     problems: list[str] = []
     for directory in run_directories(places):

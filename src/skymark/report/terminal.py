@@ -109,7 +109,7 @@ def _heading(label: str, title: str | None) -> Text:
 
 
 def _print_table(table: Text, console: Console) -> None:
-    """Print lines as long as they are; the columns were chosen for the width."""
+    """Print lines without a break; their columns fit the width already."""
     console.print(table, no_wrap=True, overflow="ignore", crop=False)
 
 
@@ -147,7 +147,7 @@ def _lines(
 
     Args:
         filled: its columns: heading, how soon it gives way (0 never), and an entry per row.
-        width: of the terminal; None for all columns, also those of wide tables.
+        width: of the terminal; None for a wide table.
         bold: numbers of rows, from 0.
     """
     if width is not None:

@@ -23,7 +23,7 @@ MISSING = "–"
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Return a number with so many significant digits, never with an exponent."""
+    """Return a number with a given number of significant digits, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
@@ -156,7 +156,7 @@ def plain(text: str) -> str:
 
 
 MOST_SHOWN = 100
-"""Kinds of warnings that a report shows, and messages of each kind; the others are counted."""
+"""Most kinds of warnings in a report, and most messages of each kind; the rest is counted."""
 
 
 @dataclass
@@ -167,7 +167,7 @@ class Warned:
     count: int = 0
     """Of all."""
     cells: set[str] = field(default_factory=set)
-    """Ids of those that have them."""
+    """Ids of the cells with this warning."""
     shown: list[tuple[Record, StabilityWarning]] = field(default_factory=list)
     """The first of them."""
 
@@ -215,7 +215,7 @@ def warned_in(records: Iterable[Record]) -> list[Warned]:
 
 
 def reason_of(cause: Cause | None) -> str:
-    """Return a cause with what to do about it in a second line; the text is anybody's."""
+    """Return a cause, with its remedy in a second line; the text is untrusted."""
     if cause is None:
         return "no cause was recorded"
     return cause.message + (f"\n→ {cause.action}" if cause.action else "")

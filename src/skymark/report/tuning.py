@@ -30,7 +30,7 @@ class Choice:
 
     tuned: Tuned
     machines: tuple[MeasuredMachine, ...] = ()
-    """Other kinds of machines with the best of each, those that suffice first."""
+    """Other kinds of machines with the best of each; sufficient machines come first."""
     ceilings: tuple[Ceiling, ...] = ()
     """Of the machine that it ran on."""
     again: Work | None = None
@@ -48,7 +48,7 @@ class Choice:
 
     @property
     def reaches(self) -> bool:
-        """Whether the chosen candidate keeps the accelerator as busy as was asked for."""
+        """Whether the chosen candidate reaches the target."""
         chosen = self.tuned.chosen
         return chosen is not None and self.tuned.order.reaches(chosen)
 
@@ -64,7 +64,7 @@ class Choice:
         return ("adapter", *self._settings(), *figures, "rung", "status")
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """Yield a row per candidate: the chosen one first, then those of the last rung."""
+        """Yield a row per candidate: the choice first, then the last rung."""
         for rung, record in self.tuned.ranking:
             point = self.tuned.point(record)
             values = [str(point.get(name, MISSING)) for name in self._settings()]
@@ -205,7 +205,7 @@ def _figure(record: Record, metric: Metric) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """A machine with the best of what was measured on it."""
+    """A machine with its best candidate."""
 
     name: str
     hourly_price_usd: float | None
@@ -245,7 +245,7 @@ def runs_in(directories: Iterable[Path]) -> list[Run]:
 def machines_of(
     runs: Sequence[Run], cell: Cell, suite: Suite, order: TuningOrder, same: Sequence[str]
 ) -> list[MeasuredMachine]:
-    """Return the machines of runs, those that suffice first, the cheapest of them before others.
+    """Return the machines of runs: sufficient machines first, the cheapest at the top.
 
     Args:
         runs: from anywhere; of each, the records of the cell's scenario, data and step count.

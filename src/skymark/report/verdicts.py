@@ -26,24 +26,24 @@ MINUTE_S = 60
 MOST_S = 60 * MINUTE_S
 """Beyond an hour the estimate says that the machine is too noisy, rather than how long."""
 SECOND = 2
-"""The place of an adapter that the best one alone is shown to beat."""
+"""The order of an adapter that only the best beats."""
 
 
 class ScenarioVerdict(Frozen):
-    """The verdict on one scenario: which adapter is best, as far as the rounds show it."""
+    """The verdict on one scenario: the best adapter, if the rounds show one."""
 
     label: str
     """The scenario with its variant and axes, such as ``CV-1:small``."""
     decided: bool | None
-    """Whether one adapter is shown to be the best; null where fewer than two were ranked."""
+    """Whether the rounds show one best adapter; null if fewer than two were ranked."""
     best: tuple[str, ...]
-    """The adapters that no other is shown to beat, the best by its figure first."""
+    """The best adapter, or all that are tied for first; the highest figure comes first."""
     ratio: Figure | None = None
-    """How many times as good the best is as the next, with its 95 % interval; null where undecided,
-    and for figures that do not vary."""
+    """Ratio of the best to the next, with its 95 % interval; null while undecided, and for exact
+    figures."""
     more_s: float | None = None
-    """Seconds of rounds that would decide it with 80 % probability; null where it is decided, where
-    a round tells nothing of the spread, and where a thousand rounds would not do."""
+    """Seconds of rounds that decide it with 80 % probability. Null if it is decided, if one round
+    leaves the spread unknown, or if a thousand rounds are too few."""
     sentences: tuple[str, ...]
 
     @property
