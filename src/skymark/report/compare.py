@@ -202,7 +202,8 @@ def _compared(
 def _applies(declaration: Declaration, metric: Metric, before: Record, after: Record) -> bool:
     """Whether two records are compared by a metric.
 
-    The primary metric and its stand-in are of two kinds. Records of different kinds are not compared by either.
+    The primary metric and its stand-in are of two kinds. Records of different kinds are
+    not compared by either.
     """
     primary, other = declaration.primary, declaration.stand_in
     kinds = {declaration.deciding(one.metrics).name for one in (before, after)}

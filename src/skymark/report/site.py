@@ -124,8 +124,8 @@ class Site:
 def write_site(places: Iterable[Path], output: Path, practical: float = PRACTICAL) -> Site:
     """Write the pages of the runs that are, or lie in, some directories.
 
-    The index names each unreadable run. A run counts once, however often it is found. Existing pages
-    are replaced; other files stay.
+    The index names each unreadable run. A run counts once, however often it is found. Existing
+    pages are replaced; other files stay.
 
     Args:
         places: directories.
