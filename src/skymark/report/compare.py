@@ -15,7 +15,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judged, Judgement, NamedCell, judge
-from skymark.report.text import duration
+from skymark.report.text import duration, noun_of
 from skymark.rundir.reader import Run
 from skymark.statistics.change_points import CommonChange
 from skymark.statistics.difference import (
@@ -85,6 +85,8 @@ class Comparison(Frozen):
 
     before: str
     after: str
+    noun: str = "adapter"
+    """The word for an adapter in tables."""
     practical: float
     in_pairs: bool = False
     """Whether the two are sides of one measurement in pairs (`skymark run --against`)."""
@@ -166,6 +168,7 @@ def compare_runs(
     return Comparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
+        noun=noun_of(after.declaration),
         practical=practical,
         in_pairs=in_pairs,
         metrics=metrics,

@@ -40,7 +40,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         console.print(Text(f"differs: {plain(remark)}", style="yellow"))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     several = len(comparison.metrics) > 1
-    for heading in ("scenario", "adapter", *(["metric"] if several else [])):
+    for heading in ("scenario", comparison.noun, *(["metric"] if several else [])):
         table.add_column(heading, overflow="fold")
     for heading in ("before", "after", "ratio", "95 % interval"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -246,7 +246,7 @@ def _is_changed(cell: CellComparison) -> bool:
 def _table(cells: Sequence[CellComparison], comparison: Comparison, room: int) -> str:
     several = len(comparison.metrics) > 1
     lacking = any(is_open(one) for cell in cells for one in cell.metrics)
-    names = ("scenario", "adapter", *(["metric"] if several else []))
+    names = ("scenario", _field(comparison.noun), *(["metric"] if several else []))
     values = ("before", "after", "ratio", "95 % interval", "verdict")
     rows = []
     for cell in cells:

@@ -141,10 +141,10 @@ def history_of(runs: Sequence[Run], practical: float = PRACTICAL) -> History:
     found: dict[tuple[str, str | None], list[tuple[str, Record]]] = {}
     metric = newest.declaration.primary_metric
     for run in runs:
-        data = {one.cell.id: one.data.name if one.data else None for one in run.manifest.plan.cells}
         for id, record in run.by_id.items():
             if record.status is Status.OK and metric.name in record.metrics:
-                found.setdefault((id, data.get(id)), []).append((run.manifest.run_id, record))
+                data = record.data.name if record.data else None
+                found.setdefault((id, data), []).append((run.manifest.run_id, record))
     return History(
         run_ids=tuple(run.manifest.run_id for run in runs),
         metric=metric,
@@ -234,7 +234,12 @@ def line_of(cell: CellHistory, metric: Metric) -> Line:
 
 def name_of(cell: CellHistory) -> str:
     """Return the scenario of a series, and its data where it is real."""
-    return cell.label if cell.data is None else f"{cell.label} on {cell.data}"
+    return series_name(cell.label, cell.data)
+
+
+def series_name(label: str, data: str | None) -> str:
+    """Return a scenario's label, and its data where it is real."""
+    return label if data is None else f"{label} on {data}"
 
 
 def write_history(history: History, path: Path, home: str | None = None) -> None:

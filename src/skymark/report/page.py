@@ -240,9 +240,7 @@ def page_of(run: Run) -> Page:
             if any(name in record.conditions for record in verified)
         ),
         versions=tuple(_versions(run.records, declaration)),
-        own_versions={
-            one.cell.id: next(iter(one.versions.values())) for one in run.records if one.versions
-        },
+        own_versions=_own_versions(run.records),
     )
 
 
@@ -380,6 +378,14 @@ def _versions(records: Sequence[Record], declaration: Declaration) -> Iterable[t
                 declaration.adapter_name(adapter),
                 ", ".join(f"{k} {v}" for k, v in versions.items()),
             )
+
+
+def _own_versions(records: Sequence[Record]) -> dict[str, str]:
+    """Return the version of each adapter's library; none if adapters share one, as models do."""
+    libraries = {one.cell.adapter: next(iter(one.versions)) for one in records if one.versions}
+    if len(set(libraries.values())) < len(libraries):
+        return {}
+    return {one.cell.id: next(iter(one.versions.values())) for one in records if one.versions}
 
 
 def anchor_of(text: str) -> str:

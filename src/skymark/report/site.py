@@ -19,6 +19,7 @@ from skymark.report.history import (
     line_of,
     name_of,
     run_directories,
+    series_name,
     write_history,
 )
 from skymark.report.history import Line as Trend
@@ -203,15 +204,9 @@ def _machine(
             trends[name_of(cell)].append(line_of(cell, history.metric))
     latest: dict[str, Latest] = {}
     for run in reversed(runs):
-        data = {
-            one.cell.label: one.data.name if one.data else None for one in run.manifest.plan.cells
-        }
+        data = {one.cell.label: one.data.name for one in run.records if one.data}
         for verdict in verdicts_of(run):
-            name = (
-                f"{verdict.label} on {data[verdict.label]}"
-                if data[verdict.label]
-                else verdict.label
-            )
+            name = series_name(verdict.label, data.get(verdict.label))
             lines = tuple(
                 (run.declaration.adapter_name(line.cell.adapter), line)
                 for line in trends[name]

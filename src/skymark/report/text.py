@@ -174,10 +174,13 @@ class Warned:
 
 def noun_of(declaration: Declaration) -> str:
     """Return the word for an adapter: the run's own, else its suite's, else ``adapter``."""
-    if declaration.noun is not None:
-        return declaration.noun
+    return declaration.noun or noun_in(declaration.suite)
+
+
+def noun_in(suite: str) -> str:
+    """Return the word for an adapter in a suite: ``adapter`` if it is not installed."""
     try:
-        return suite_named(declaration.suite).declaration.noun or "adapter"
+        return suite_named(suite).declaration.noun or "adapter"
     except UsageError:
         return "adapter"
 

@@ -15,7 +15,7 @@ from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
 from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
-from skymark.report.text import MISSING, escaped_json, margin, share, writer
+from skymark.report.text import MISSING, escaped_json, margin, noun_in, share, writer
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.reader import Run, open_run
 from skymark.suite.contract import Ceiling, Suite
@@ -61,7 +61,13 @@ class Choice:
     def headings(self) -> tuple[str, ...]:
         """Return the headings of the table."""
         figures = [text for one in self.metrics for text in (one.heading, "")]
-        return ("adapter", *self._settings(), *figures, "rung", "status")
+        return (
+            noun_in(self.tuned.rungs[0].plan.suite),
+            *self._settings(),
+            *figures,
+            "rung",
+            "status",
+        )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
         """Yield a row per candidate: the choice first, then the last rung."""

@@ -137,9 +137,8 @@ def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[Row]) -> str
     is_open = verdict.decided is False and metric.scale != "exact"
     if not is_open and not (verdict.decided and _can_be_tuned(run)):
         return None
-    planned = {one.cell.id: one for one in run.manifest.plan.cells}
     cell = best[0].cell
-    if any(planned[one.cell.id].data is not None for one in best):
+    if any(one.data is not None for one in best):
         return repeating_command(run) if is_open else None
     words = ["skymark", "run" if is_open else "tune", "--profile", run.manifest.profile]
     words += ["--scenarios", f"{cell.scenario}:{cell.variant}"]
