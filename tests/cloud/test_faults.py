@@ -537,7 +537,7 @@ def test_of_two_machines_what_the_one_that_is_left_measures_comes_home(
     ended = running.end(timeout_s=900)
     assert ended.status == 1, ended.output
     assert "has lost machines: 1 of 2 are left" in ended.output
-    gone = f"node {0 if head else 1} is gone, and what it measured with it, as far as it is in no"
+    gone = f"node {0 if head else 1} is gone, with all results that no store has"
     assert gone in ended.output
     assert "measure them: skymark launch cpu --scenarios" in ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=2 * SENT)

@@ -308,7 +308,7 @@ def test_a_machine_that_does_not_end_is_named_with_its_price_also_at_ctrl_c(
         running = launching(client, machine, tmp_path / "results", "--idle-minutes", "10")
         running.said_at_s("has not ended (")
         running.process.send_signal(signal.SIGINT)
-        running.said_at_s("It is still being ended; Ctrl-C again leaves it")
+        running.said_at_s("skymark is still ending it; press Ctrl-C again")
         running.process.send_signal(signal.SIGINT)
         stubborn = running.end()
         (instance,) = client.world.hired(stubborn.cluster)

@@ -221,7 +221,7 @@ def test_a_key_that_is_revoked_is_named_and_not_only_the_refusal(
     provider: Provider, tmp_path: Path
 ) -> None:
     (tmp_path / ".lambda_cloud" / "lambda_keys").write_text("api_key = revoked\n")
-    with pytest.raises(CloudError, match="lambda refuses the key that is set up here"):
+    with pytest.raises(CloudError, match="lambda refuses the key on this machine"):
         ProviderList().look(MACHINES)
 
 

@@ -1,4 +1,4 @@
-"""Rented machines: quote, launch, execute, submit, and whatever is there.
+"""Rented machines: quote, launch, execute, submit, and manage existing machines.
 
 Every function takes the requests of `skymark.model.requests`; nothing is imported before it is
 used. SkyPilot has a venv of its own, which `skymark env cloud` makes.

@@ -1,4 +1,4 @@
-"""Check-up of rented machines: working credentials, and machines that are left over."""
+"""Check-up of rented machines: working credentials, and leftover machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from skymark.model.errors import SkymarkError
 T = TypeVar("T")
 
 TIMEOUT_S = 120.0
-"""How long providers may take to answer, once for credentials and once for machines."""
+"""Time limit of providers, once for credentials and once for machines."""
 
 
 class State(StrEnum):
@@ -37,7 +37,7 @@ class Provider(Frozen):
     name: str
     state: State
     access: Access | None
-    """None for one that no machine kind is for."""
+    """None for a provider without a kind of machine."""
 
 
 class Checkup(Frozen):
@@ -45,21 +45,21 @@ class Checkup(Frozen):
 
     providers: tuple[Provider, ...]
     machines: tuple[LiveMachine, ...]
-    """That skymark hired and that are still there."""
+    """Existing machines that skymark hired."""
     problems: tuple[str, ...]
-    """What could not be asked, and why."""
+    """Failed queries, with their reasons."""
 
     @property
     def all_well(self) -> bool:
-        """Whether a machine could be hired, and none is left over."""
+        """Whether a provider is enabled, no machine is left over, and no query failed."""
         enabled = any(one.state is State.ENABLED for one in self.providers)
         return enabled and not self.machines and not self.problems
 
 
 def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
-    """Ask every provider whether the credentials work, and which machines are there.
+    """Check the credentials of every provider, and list its machines.
 
-    Without a network the answer is that nothing could be asked, after at most twice `timeout_s`.
+    Without a network, all queries fail after at most twice `timeout_s`.
 
     Raises:
         UsageError: SkyPilot is not installed.
@@ -85,8 +85,8 @@ def providers(enabled: frozenset[str] | None, variables: Mapping[str, str]) -> t
     """Return the state of every provider.
 
     Args:
-        enabled: names of those that SkyPilot may use; None where it could not be asked.
-        variables: the user's.
+        enabled: names of the providers that SkyPilot may use; None if SkyPilot did not answer.
+        variables: the user's environment.
     """
     known = [
         Provider(name=one.provider, state=_state(one, enabled, variables), access=one)

@@ -12,11 +12,11 @@ class CloudError(SkymarkError):
 
 
 class MachineLostError(CloudError):
-    """The machine is no longer there: preempted, ended by its timer or by somebody else."""
+    """The machine is gone: preempted, or ended by its timer or by somebody else."""
 
 
 class NameTakenError(UsageError):
-    """Another launch has a machine of this name, or takes it at this moment."""
+    """Another launch uses this machine name, or takes it at this moment."""
 
 
 class UnknownMachineError(UsageError):
@@ -28,4 +28,4 @@ class UnreachableError(CloudError):
 
 
 class StillBillingError(CloudError):
-    """A machine was told to end and has not; it costs money until somebody ends it."""
+    """A machine did not end on request; it costs money until somebody ends it."""

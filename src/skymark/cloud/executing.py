@@ -1,4 +1,4 @@
-"""Run more on a machine that is there: plans, one after another, or a command of the user's own."""
+"""Runs on an existing machine: plans, one after another, or the user's own commands."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ def execute(
     detach: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> list[Ended | Kept | Left]:
-    """Run plans one after another on a machine that is there, without set-up; the machine stays.
+    """Run plans one after another on an existing machine, without set-up; the machine stays.
 
     Args:
         name: the machine's.
-        works: by a suffix of the run's name that suits a directory; empty for the only one. All are
-            of one profile.
-        limits: of each run. None: the profile's deadline, and the machine's ceiling, or the
-            profile's if that is higher.
+        works: by a suffix of the run's name, valid in a directory name; empty for a single work.
+            All have the same profile.
+        limits: of each run. None: the profile's deadline, and the higher ceiling of the machine and
+            the profile.
         results: its directory gets the runs, its stores each cell as it is measured.
-        job: the part of the machine that each run takes, name, variables, secrets and files.
-        callbacks: told of prices and progress; Ctrl-C takes back what has not ended.
+        job: the part of the machine for each run, name, variables, secrets and files.
+        callbacks: get prices and progress; Ctrl-C cancels unfinished runs.
         detach: return when the jobs are in the machine's queue.
         environment: has the keys of stores.
 
     Returns:
-        The end of each run, in order; `Left` where it is detached.
+        The end of each run, in order; `Left` if detached.
 
     Raises:
         UsageError: nothing was queued: there is no such machine, or an option is wrong.
         GateError: nothing was queued: a run is expected to cost more than its ceiling.
-        CloudError: the machine did not take the jobs; none of them is left in its queue.
+        CloudError: the machine did not take the jobs; its queue has none of them.
     """
     found = {point: planned(work) for point, work in works.items()}
     plans = {point: plan for point, (plan, _) in found.items()}
@@ -123,17 +123,17 @@ def execute(
 def queue_commands(
     name: str, jobs: Sequence[Job], callbacks: Callbacks = SILENT
 ) -> list[MachineJob]:
-    """Put commands or YAMLs of the user's own into a machine's queue, each with its source.
+    """Put the user's own commands or YAMLs into a machine's queue, each with its source.
 
     Args:
         name: the machine's.
         jobs: in their order.
-        callbacks: told of what is sent, before it is.
+        callbacks: get the list of files before they are sent.
 
     Raises:
-        UsageError: there is no such machine, it has not what a job takes of it, or a file may
-            not be sent.
-        CloudError: it did not take a job; those before it stay.
+        UsageError: the machine does not exist or lacks resources for a job, or a file may not be
+            sent.
+        CloudError: it did not take a job; earlier jobs stay.
     """
     queued = []
     for job in jobs:
@@ -163,9 +163,9 @@ def follow_commands(jobs: Sequence[MachineJob], callbacks: Callbacks = SILENT) -
 
 
 def limits_there(known: RentedRun, given: Limits) -> Limits:
-    """Return the limits of a run on a machine that is there.
+    """Return the limits of a run on an existing machine.
 
-    The ceiling is the one given, else the machine's, or the profile's if that is higher.
+    Without a given ceiling, the higher ceiling of the machine and the profile counts.
     """
     of_profile = limits_of(load_profile(known.profile), given, known.machine.nodes)
     ceilings = [known.limits.max_cost_usd, of_profile.max_cost_usd]

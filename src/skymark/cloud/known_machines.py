@@ -1,7 +1,7 @@
-"""Notes at home about rented machines: their runs, their facts, and the files they are sent.
+"""Local notes about rented machines: their runs, facts, and files to send.
 
-A plan stays as long as the machine may be replaced by another one; secrets stay until it is up; the
-facts that are needed to end the machine stay until it is proved gone.
+A plan stays as long as another machine may replace the machine. Secrets stay until it is up. The
+facts that end the machine stay until it is proved gone.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ class ProviderAddress(Frozen):
     name: str
     """The cluster's name with the provider."""
     settings: dict[str, Any]
-    """Of SkyPilot, such as region and zone; no credentials."""
+    """SkyPilot's settings, such as region and zone; no credentials."""
 
 
 class HiredMachines(Frozen):
     """The machines of a cluster or managed job as hired: all that is needed to end them."""
 
     name: str
-    """Of the cluster or the managed job, with skymark."""
+    """Name of the cluster or the managed job in skymark."""
     cluster: str
-    """Of the cluster, with SkyPilot."""
+    """Name of the cluster in SkyPilot."""
     ids: tuple[str, ...] = ()
-    """With the provider; empty where they are not known (yet)."""
+    """The provider's ids; empty if they are not known yet."""
     kind: str = "a machine of unknown kind"
     instance_type: str | None = None
     """The provider's name of the kind."""
     nodes: int = 1
     spot: bool = False
     hourly_price_usd: float | None = Field(default=None, gt=0)
-    """Of all machines together; None where it is not known."""
+    """Price of all machines together; None if unknown."""
     price_from: Literal["catalogue", "provider"] = "catalogue"
     address: ProviderAddress | None = None
     not_ended_since: AwareDatetime | None = None
-    """When their ending was given up; None while nobody has tried in vain."""
+    """Time of the last failed attempt to end them; None without one."""
     absent_since_s: float | None = None
-    """Moment of `skymark.cloud.waiting.clock_s` since which SkyPilot and their provider have none
-    of them, as far as somebody looked."""
+    """Moment of `skymark.cloud.waiting.clock_s` from which SkyPilot and their provider list none of
+    them."""
 
     def with_what_was_told(self, before: HiredMachines | None) -> HiredMachines:
-        """Return it with the ids that it lacks and the price that the provider told before."""
+        """Return a copy with missing ids and price filled in from earlier facts."""
         if before is None:
             return self
         changes: dict[str, Any] = {} if self.ids else {"ids": before.ids}
@@ -86,10 +86,10 @@ class HiredMachines(Frozen):
 
 
 def claim(run: RentedRun) -> None:
-    """Note a run under a name that no other one from here has, nor takes at this moment.
+    """Record a run under a name that no other local run uses.
 
     Raises:
-        NameTakenError: another has it, whose machine is not known to be gone.
+        NameTakenError: another run uses the name, and its machine may still exist.
     """
     try:
         with _path(run.name).open("xb") as file:
@@ -99,7 +99,7 @@ def claim(run: RentedRun) -> None:
 
 
 def taken(cluster: str) -> NameTakenError:
-    """Return the error of a launch under a name that another one has."""
+    """Return the error of a launch under a name in use."""
     return NameTakenError(
         f"nothing was hired: the name {cluster} is in use by another launch, of "
         f"yours or of another user; give another --cluster, or end yours: `skymark down {cluster}`"
@@ -108,7 +108,7 @@ def taken(cluster: str) -> NameTakenError:
 
 @contextmanager
 def turn_of(cluster: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Wait until nobody else here is putting jobs into a machine's queue."""
+    """Wait until no other local process puts jobs into a machine's queue."""
     from filelock import FileLock, Timeout
 
     path = _path(cluster)
@@ -125,11 +125,11 @@ def turn_of(cluster: str, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def recall(name: str) -> RentedRun:
-    """Return the noted run of a machine that was hired from here.
+    """Return the recorded run of a machine hired from here.
 
     Raises:
         UnknownMachineError: there is none.
-        UsageError: the note is damaged, or another skymark's.
+        UsageError: the note is damaged, or from another version of skymark.
     """
     path = _path(name)
     try:
@@ -147,7 +147,7 @@ def recall(name: str) -> RentedRun:
 
 
 def known_names() -> set[str]:
-    """Return the names of the machines that were hired from here and are not known to be gone."""
+    """Return the names of machines hired from here that may still exist."""
     names = (path.name for path in _directory().glob("*.json") if path.is_file())
     return {
         name.removesuffix(".json").removesuffix(".hired")
@@ -163,7 +163,7 @@ def forget(cluster: str) -> None:
 
 
 def is_known(cluster: str) -> bool:
-    """Whether a machine was hired from here and is not known to be gone."""
+    """Return whether a machine was hired from here and may still exist."""
     return any(_path(cluster).with_suffix(one).exists() for one in (".json", HIRED_SUFFIX))
 
 
@@ -174,7 +174,7 @@ def note_hired(machines: HiredMachines) -> None:
 
 
 def hired(cluster: str) -> HiredMachines | None:
-    """Return the facts of machines that were hired from here; None where there are none."""
+    """Return the facts of machines hired from here; None without facts."""
     return _read_hired(_path(cluster).with_suffix(HIRED_SUFFIX))
 
 
@@ -192,9 +192,9 @@ def keep_plan(cluster: str, plan: Plan) -> Path:
 
 
 def keep_secrets(cluster: str, secrets: Mapping[str, str]) -> Path:
-    """Write a machine's secrets into a file, for SkyPilot to take them there; returns the file.
+    """Write a machine's secrets into a file for SkyPilot to send, and return the file.
 
-    What clients that were killed have left of other machines is removed after a day.
+    Leftover files of killed clients are removed after a day.
     """
     path = _path(cluster).with_suffix(SECRETS_SUFFIX)
     for left in path.parent.glob(f"*{SECRETS_SUFFIX}"):
@@ -210,14 +210,13 @@ def forget_secrets(cluster: str) -> None:
 
 
 def write_secrets(path: Path, secrets: Mapping[str, str]) -> None:
-    """Write a new file that bash reads as variables, and that only its owner may read.
+    """Write a new file of variables for bash that only its owner may read.
 
-    SkyPilot's own ``secrets`` would lie in its API server's database and in the arguments of its
-    processes; they are for managed jobs alone, whose next machine is hired when nobody is there to
-    send a file.
+    SkyPilot's own ``secrets`` appear in its API server's database and in the arguments of its
+    processes. Only managed jobs use them, because nobody sends files to their next machine.
 
     Raises:
-        FileExistsError: another process made one at the same moment.
+        FileExistsError: another process made the file at the same moment.
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,4 +1,4 @@
-"""Launch a run on a rented machine: price, agree, hire, follow, bring home, verify, end, bill."""
+"""Launch of a run on a rented machine: price, hire, follow, download, verify, end, bill."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from skymark.rundir.layout import new_run_id
 
 
 class Estimate(Frozen):
-    """The cost of a plan wherever a price is known, and its limits."""
+    """Cost of a plan on every machine with a known price, and its limits."""
 
     quote: Quote
-    """Of one process on each machine."""
+    """Quote with one process on each machine."""
     shared: Quote | None
-    """Of `submit`'s workers on all GPUs of the machine; None where they would be no more."""
+    """Quote with `submit`'s workers on all GPUs of the machine; None if that adds no workers."""
     limits: Limits
     plan: Plan
 
     @property
     def best(self) -> Quote:
-        """The quote of workers on all GPUs, where there is one."""
+        """The quote of workers on all GPUs, if there is one."""
         return self.quote if self.shared is None else self.shared
 
 
@@ -61,7 +61,7 @@ def quote(
     job: Job = Job(),
     callbacks: Callbacks = SILENT,
 ) -> Estimate:
-    """Estimate the cost of work on rented machines; nothing is rented, and no provider asked.
+    """Estimate the cost of work on rented machines, without renting or any query to a provider.
 
     Args:
         work: the cells.
@@ -97,10 +97,10 @@ def launch(
     dry_run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Ended | Kept | Left | Quoted:
-    """Hire a machine, carry out work there, bring the results home, and prove the machine gone.
+    """Hire a machine, do the work, download the results, and prove the machine gone.
 
-    Whatever happens after hiring, the machine is ended before this returns or raises, unless it
-    has results that are verified nowhere else, it is to stay, or the user leaves it running.
+    The machine is always ended before this returns or raises, with three exceptions: it has results
+    that are verified nowhere else, it is to stay, or the user leaves it running.
 
     Args:
         work: the cells.
@@ -108,8 +108,8 @@ def launch(
         limits: in place of the profile's; the machine keeps them itself.
         results: its directory gets the run, its stores each cell as it is measured.
         job: name, variables, secrets, files, and the way machines share the plan.
-        callbacks: told of progress and asked about price and interruption. None: silent; the price
-            is agreed to where `limits` has a ceiling.
+        callbacks: get the progress, and answer questions about price and interruption. None:
+            silent; a ceiling in `limits` is consent to the price.
         detach: return when the job is in the machine's queue.
         dry_run: price it, and hire nothing.
         environment: has the keys of stores.
@@ -119,7 +119,7 @@ def launch(
 
     Raises:
         UsageError: nothing was hired: an option is wrong, or credentials are missing.
-        GateError: nothing was hired: it may cost more than the ceiling, or is not agreed to.
+        GateError: nothing was hired: it may cost more than the ceiling, or the user declined.
         StillBillingError: a machine is not proved gone; the message has its id and price.
     """
     callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
@@ -128,7 +128,7 @@ def launch(
     if machine.idle and job.split is not None:
         raise UsageError("--idle runs nothing, so nothing is split; give --split to skymark exec")
     if machine.managed and detach:
-        raise UsageError("--managed brings a run home from its store; leave out -d")
+        raise UsageError("--managed downloads the run from its store; leave out -d")
     whole = limits_of(load_profile(profile), limits, machine.nodes)
     require_time_before(plan, whole.deadline_s)
     split_of_machines(job.split, machine.nodes)

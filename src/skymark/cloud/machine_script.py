@@ -1,10 +1,11 @@
-"""The job of a rented machine, and the timer that the machine arms itself.
+"""Job of a rented machine, and the timer that the machine arms itself.
 
-Set-up and run are one job of SkyPilot's. So the idle timer is armed before the set-up begins, and
-the machine gets through its work and ends itself whatever becomes of the client and of SkyPilot's
-API server. SkyPilot's own timer is armed as it hands over the job, on the head node, for its own
-queue: where the client and the server are gone by then, or a lost node keeps the job from ending,
-that timer never runs out. The machine's own is armed on every node, before all else.
+Set-up and run are one SkyPilot job, so the idle timer is armed before the set-up begins. The
+machine finishes its work and ends itself even without the client and SkyPilot's API server.
+
+SkyPilot arms its own timer on the head node when it hands over the job, for its own queue. If the
+client and the server are gone by then, or a lost node keeps the job from ending, that timer never
+runs out. The machine's own timer is armed first, on every node.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ while sleep "$(cat tick_s)" 8>&-; do
   if [ "$(now)" -ge "$(($(cat active) + idle_s))" ]; then end "nothing works here"; fi
 done
 """.replace("TIMER", TIMER)
-"""What runs on every node until its end. On a machine that is kept, others may have jobs that it
-does not see: it leaves such a one to SkyPilot's timer as long as no node is lost."""
+"""Timer program that runs on every node until its end. On a kept machine, other users may have jobs
+that it does not see. It leaves such a machine to SkyPilot's timer as long as no node is lost."""
 
 END = """\
 python=$(cat "${SKY_RUNTIME_DIR:-$HOME}/.sky/python_path" 2> /dev/null || command -v python3)
@@ -130,7 +131,7 @@ SOURCES = "skymark-source"
 so that a job that waits or runs gets the source of the next one; here each has its own."""
 
 INTERPRETERS = ("$HOME/skymark-venv/bin", "/opt/skymark/bin")
-"""Where a machine's set-up and a container image have skymark."""
+"""Directory of skymark after a machine's set-up, and in a container image."""
 
 SPLIT_VARIABLE = "SKYMARK_SPLIT"
 """The way a job's machines share the plan, as ``skymark run --split`` takes it."""
@@ -201,16 +202,16 @@ remove_secrets() {{
 
 
 def secrets_file(part: str) -> str:
-    """Return the place of a job's secrets, below the home that SSH logs in to.
+    """Return the path of a job's secrets, below the home of the SSH login.
 
     Args:
-        part: the job's name among those of its run; the run's id where it is the only one.
+        part: the job's name within its run; the run's id for a single job.
     """
     return f"{SECRETS}{part}"
 
 
 def plan_file(run_id: str) -> str:
-    """Return the place of a run's plan, below the home that SSH logs in to."""
+    """Return the path of a run's plan, below the home of the SSH login."""
     return f"{PLAN}{run_id}"
 
 
@@ -238,10 +239,10 @@ def machine_variables(run: RentedRun) -> dict[str, str]:
 
 
 def taking_part(run: str, part: int, parts: int) -> str:
-    """Return a run that takes one part of the plan: as a node of so many, which runs know to do.
+    """Return a run script that takes one part of the plan, as one of several nodes would.
 
     Args:
-        run: of a machine's YAML.
+        run: the run script of a machine's YAML.
         part: its number, from 0.
         parts: how many there are.
     """
@@ -254,9 +255,9 @@ def source_place(submission: str) -> str:
 
 
 def within(submission: str, run: str) -> str:
-    """Return a script that does what another one does, with and in the source of a submission.
+    """Return a script that runs another script in the source of a submission.
 
-    On Slurm a job's home is not the one that SSH logs in to.
+    On Slurm a job's home differs from the home of the SSH login.
     """
     place = source_place(submission)
     path = ":".join(INTERPRETERS)
@@ -269,10 +270,10 @@ export PYTHONPATH="$source/src" PATH="{path}:$PATH"
 
 
 def beside_others(run: str) -> str:
-    """Return a script whose measurements wait for those on the same cards, and for no others.
+    """Return a script whose measurements wait only for measurements on the same GPUs.
 
-    By itself a measurement waits for any other one on the machine. A job that was given some of the
-    cards runs beside those that have the others.
+    By default a measurement waits for any other on the machine. A job with some of the GPUs runs
+    beside jobs with the rest.
     """
     return f"""\
 cards=${{CUDA_VISIBLE_DEVICES:-}}
@@ -298,7 +299,7 @@ def script(setup: str | None, run: str) -> str:
 
 
 def idle_setting(idle_minutes: int) -> str:
-    """Return the content of the file that says how long the timer waits; a change begins anew."""
+    """Return the content of the file with the timer's wait; a change restarts the timer."""
     return str(idle_minutes * 60 + MARGIN_S)
 
 

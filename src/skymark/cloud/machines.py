@@ -1,4 +1,4 @@
-"""Machines that are there: list, adopt, show and end them, and bring their results home."""
+"""Existing machines: list, adopt, show and end them, and download their results."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ ASK_S = 10.0
 
 @dataclass(frozen=True)
 class MachinesStatus:
-    """Machines that are there, as far as anybody answers."""
+    """Existing machines that SkyPilot or a provider reports."""
 
     machines: tuple[LiveMachine, ...]
     fault: str | None = None
-    """Why SkyPilot does not answer: then they are those that were hired from here."""
+    """Reason why SkyPilot does not answer; then the list has the machines hired from here."""
 
 
 def status(names: Sequence[str] = ()) -> MachinesStatus:
-    """Return the machines that are there, by their providers' word.
+    """Return the existing machines, as their providers report them.
 
     Args:
         names: of machines; empty for all.
@@ -106,7 +106,7 @@ def cancel(name: str, jobs: Sequence[int] = (), *, all: bool = False) -> list[Qu
 
 
 def collect(name: str, run_id: str | None = None, results: Results = Results()) -> Retrieved:
-    """Bring the results of a run home from a machine that is up; the machine stays.
+    """Download the results of a run from a machine that is up; the machine stays.
 
     Args:
         name: the machine's.
@@ -132,14 +132,14 @@ def collect(name: str, run_id: str | None = None, results: Results = Results()) 
 
 
 def run_of_machine(name: str, profile: str | None = None) -> RentedRun:
-    """Return the run that a machine was hired for, with its machine and its limits.
+    """Return the run of a machine, with its machine and its limits.
 
     Args:
         name: the machine's.
-        profile: in place of the one that it was made for.
+        profile: replaces the profile of its launch.
 
     Raises:
-        UsageError: there is no such machine, or nobody knows what it was made for.
+        UsageError: the machine does not exist, or its profile is unknown.
     """
     try:
         run = recall(name)
@@ -149,15 +149,15 @@ def run_of_machine(name: str, profile: str | None = None) -> RentedRun:
 
 
 def profile_of_machine(name: str, *, of_suite_of: str) -> str | None:
-    """Return the profile that a machine was hired for, if it is of the same suite as another.
+    """Return the profile of a machine's launch if it has the same suite as another profile.
 
     Args:
         name: the machine's.
         of_suite_of: the other profile.
 
     Returns:
-        None where the machine was hired elsewhere, by a profile that is no more, or for another
-        suite.
+        None if the machine was hired elsewhere or for another suite, or the profile no longer
+        exists.
     """
     with suppress(UsageError):
         made_for = recall(name).profile
@@ -211,31 +211,36 @@ def _adopted(name: str, profile: str | None) -> RentedRun:
 
 
 def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
-    """Return every machine of skymark's that is there, and every managed job that goes on.
+    """Return every existing machine of skymark's, and every active managed job.
 
-    Those too that SkyPilot has forgotten: hired from here, and not proved gone.
+    It includes machines hired from here that SkyPilot has forgotten and that are not proved gone.
 
     Args:
-        refresh: ask the providers, instead of telling what was known last.
+        refresh: ask the providers, instead of using the last known state.
     """
-    found = [
-        one
-        for one in (*live_clusters(refresh=refresh), *live_managed_jobs())
-        if one.name.startswith(PREFIX) or is_known(one.name)
+    live = [
+        machine
+        for machine in (*live_clusters(refresh=refresh), *live_managed_jobs())
+        if machine.name.startswith(PREFIX) or is_known(machine.name)
     ]
-    return [*found, *forgotten_machines({one.name for one in found}, refresh=refresh)]
+    return [*live, *forgotten_machines({machine.name for machine in live}, refresh=refresh)]
 
 
 def noted_machines() -> list[LiveMachine]:
-    """Return the machines that were hired from here and not proved gone, without SkyPilot.
+    """Return the machines hired from here and not proved gone, without SkyPilot.
 
-    Their providers are asked, as far as they answer within seconds.
+    Their providers have seconds to answer.
     """
-    noted, until_s = {one.name: one for one in all_hired()}, clock_s() + ASK_S
+    noted, until_s = {machine.name: machine for machine in all_hired()}, clock_s() + ASK_S
     for name in known_names() - noted.keys():
         noted[name] = HiredMachines(name=name, cluster=name)
-    found = [_unproved(one, _state_of(one, until_s)) for _, one in sorted(noted.items())]
-    return [one.model_copy(update={"idle_minutes": _idle_minutes(one.name)}) for one in found]
+    unproved = [
+        _unproved(machine, _state_of(machine, until_s)) for _, machine in sorted(noted.items())
+    ]
+    return [
+        machine.model_copy(update={"idle_minutes": _idle_minutes(machine.name)})
+        for machine in unproved
+    ]
 
 
 def _idle_minutes(name: str) -> int | None:
@@ -245,24 +250,24 @@ def _idle_minutes(name: str) -> int | None:
         return None
 
 
-def _state_of(one: HiredMachines, until_s: float) -> str:
+def _state_of(machines: HiredMachines, until_s: float) -> str:
     provider = ProviderList()
-    if not provider.can_be_asked(one):
+    if not provider.can_be_asked(machines):
         return "unknown"
     try:
-        listed = in_background(lambda: provider.look(one), max(0.1, until_s - clock_s()))
+        listed = in_background(lambda: provider.look(machines), max(0.1, until_s - clock_s()))
     except (CloudError, TimeoutError):
         return "unknown, its provider does not answer"
     return "running" if any(listed.values()) else "not listed by its provider"
 
 
 def names_of_machines() -> list[str]:
-    """Return the names of all that may be there; also where SkyPilot does not answer."""
-    noted = {one.name for one in all_hired()}
+    """Return the names of all machines that may exist, even if SkyPilot does not answer."""
+    noted = {machine.name for machine in all_hired()}
     if server_fault() is not None:
         return sorted(noted)
     try:
-        return sorted(noted | {one.name for one in live_machines(refresh=False)})
+        return sorted(noted | {machine.name for machine in live_machines(refresh=False)})
     except CloudError:
         return sorted(noted)
 
@@ -273,11 +278,11 @@ def show_log(
     """Show a job's output.
 
     Args:
-        name: the machine's; or that of a managed job, which has no number.
-        job: its number; None for the last.
+        name: the machine's or the managed job's.
+        job: its number; None for the last job, and for a managed job.
         log: gets the output.
-        wait_for_end: go on until it ends.
-        last_lines: to begin with; 0 for its beginning.
+        wait_for_end: continue until the job ends.
+        last_lines: number of last lines to start with; 0 starts at the beginning.
 
     Returns:
         Whether the job has not failed, so far.
@@ -334,48 +339,48 @@ def down(name: str, tell: Tell) -> Gone:
 
 
 def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachine]:
-    """Return the machines that SkyPilot has no record of and that are not proved gone.
+    """Return the machines without a record in SkyPilot that are not proved gone.
 
-    What ended itself is not among them, where its provider says so.
+    A machine that ended itself is dropped if its provider confirms it.
 
     Args:
-        names: of the machines that SkyPilot has a record of.
+        names: of the machines with a record in SkyPilot.
         refresh: ask the providers.
     """
     provider = ProviderList()
-    for one in all_hired():
-        if one.name in names:
+    for machines in all_hired():
+        if machines.name in names:
             continue
-        status = None if one.not_ended_since is None else "not proved gone"
-        if refresh and provider.can_be_asked(one):
+        status = None if machines.not_ended_since is None else "not proved gone"
+        if refresh and provider.can_be_asked(machines):
             try:
-                if any(provider.look(one).values()):
+                if any(provider.look(machines).values()):
                     status = "running, not proved gone"
                 elif status is None:
-                    _note_absence(one)
+                    _note_absence(machines)
             except CloudError as error:
                 status = None if status is None else f"{status} ({error})"
         if status is not None:
-            yield _unproved(one, status)
+            yield _unproved(machines, status)
 
 
-def _note_absence(one: HiredMachines) -> None:
-    """Note that a provider does not list machines; forget them when that has lasted."""
-    now_s, since_s = clock_s(), one.absent_since_s
+def _note_absence(machines: HiredMachines) -> None:
+    """Record that a provider does not list machines, and forget them after a while."""
+    now_s, since_s = clock_s(), machines.absent_since_s
     if since_s is None or since_s > now_s:  # by a clock that begins anew with this machine
-        note_hired(one.model_copy(update={"absent_since_s": now_s}))
+        note_hired(machines.model_copy(update={"absent_since_s": now_s}))
     elif now_s - since_s > QUIET_S:
-        forget(one.name)
+        forget(machines.name)
 
 
-def _unproved(one: HiredMachines, status: str) -> LiveMachine:
+def _unproved(machines: HiredMachines, status: str) -> LiveMachine:
     return LiveMachine(
-        name=one.name,
+        name=machines.name,
         status=status,
-        machine=one.kind,
-        nodes=max(1, len(one.ids)),
+        machine=machines.kind,
+        nodes=max(1, len(machines.ids)),
         launched_at=None,
         idle_minutes=None,
-        hourly_price_usd=one.hourly_price_usd,
+        hourly_price_usd=machines.hourly_price_usd,
         cost_usd=None,
     )

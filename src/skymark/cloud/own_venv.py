@@ -1,4 +1,4 @@
-"""The venv of SkyPilot, which wants older packages than the tools beside skymark, and its place."""
+"""Venv of SkyPilot and its directory; SkyPilot needs older packages than skymark's tools."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def has_skypilot() -> bool:
 
 
 def cloud_venv() -> Path:
-    """Return where the venv of SkyPilot is, or would be: named, of the checkout, or in the cache.
+    """Return the directory of SkyPilot's venv: named, in the checkout, or in the cache.
 
-    That of an installed skymark is named for its files, so that a newer one gets another.
+    The name depends on the files of an installed skymark, so a newer version gets a new venv.
     """
     if named := os.environ.get(VARIABLE):
         return Path(named).absolute()
@@ -45,10 +45,10 @@ def cloud_venv() -> Path:
 
 
 def program_there() -> Path | None:
-    """Return skymark's program in the venv of SkyPilot; None where that is not made.
+    """Return skymark's program in SkyPilot's venv; None if the venv does not exist.
 
     Raises:
-        UsageError: the variable names a place that has none.
+        UsageError: the variable names a directory without the program.
     """
     venv = cloud_venv()
     program = venv / "bin" / "skymark"

@@ -1,4 +1,4 @@
-"""Rehearse a whole `skymark launch` in a simulated cloud, with its bill and its changes undone."""
+"""Rehearsal of a whole `skymark launch` in a simulated cloud, with its bill and clean-up."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rehearsal:
     """The changes of this machine, and whether they were undone."""
 
     def lines(self) -> list[str]:
-        """Return the price that a provider would have asked for, and the changes, in lines."""
+        """Return the provider's price and the changes, in lines."""
         total_usd = sum(line.cost_usd for line in self.bill)
         undone = sum(change.undone is True for change in self.changes)
         return [
@@ -83,7 +83,7 @@ def rehearse(
     say: Callable[[str], None],
     log: TextIO | None = None,
 ) -> Rehearsal:
-    """Make a cloud here, launch a profile in it as a user would, and take the cloud away.
+    """Make a simulated cloud, launch a profile in it as a user would, and remove the cloud.
 
     Args:
         profile: as `skymark launch` takes it.

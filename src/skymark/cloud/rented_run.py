@@ -1,4 +1,4 @@
-"""A run on rented machines: its requests, its names, and what follows from both."""
+"""Run on rented machines: requests, names, and derived limits and secrets."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from skymark.model.requests import Job, Limits, Machine
 from skymark.resources import resource_directory
 
 STORED_IDLE_MINUTES = 1
-"""Without a job, until a machine ends itself whose results lie elsewhere too."""
+"""Idle minutes until a machine ends itself, if its results are also stored elsewhere."""
 IDLE_MINUTES = 10
-"""The same where they lie on it alone: for so long the connection may be away when a run ends."""
+"""Idle minutes if only the machine has the results: the connection may be lost this long."""
 KEPT_IDLE_MINUTES = 30
-"""The same of a machine that is kept for more runs."""
+"""Idle minutes of a machine that stays for more runs."""
 
 HUB_ADDRESS = "hf://"
 HUB = ("HF_TOKEN",)
 
 
 class RentedRun(Frozen):
-    """A run of a plan on rented machines, as it is priced, hired for, sent, and noted at home.
+    """Run of a plan on rented machines, for its price, launch, files and local notes.
 
     Raises:
         UsageError: a managed job has no store that outlives its machines.
     """
 
     name: str
-    """Of the cluster, or of the managed job, with SkyPilot."""
+    """SkyPilot's name of the cluster or the managed job."""
     run_id: str
-    """Empty where none is known."""
+    """The run's id; empty if unknown."""
     profile: str
     """A profile's name, or a ``.toml`` file; it tells the kind of machine."""
     plan_hash: str | None
-    """Of the plan that is sent; results of another one are refused. None where it is not known."""
+    """Hash of the sent plan; results of another plan are not accepted. None if unknown."""
     machine: Machine
     limits: Limits = Limits()
     job: Job = Job()
     stores: tuple[str, ...] = Field(default=(), validate_default=True)
     """Of ``skymark run --store`` on the machine."""
     idle_minutes: int = Field(default=IDLE_MINUTES, ge=1)
-    """Without a job, after which the machine ends itself."""
+    """Minutes without a job after which the machine ends itself."""
     source: Path | None = None
     """The directory that is sent, of `skymark.cloud.source`; None for skymark's own files."""
     submission: str | None = None
     """Of `skymark.cloud.submissions`; None where the source comes with the machine."""
     part: int = Field(default=0, ge=0)
-    """Of `parts`, the one that the machine takes of the plan."""
+    """Part of `parts` that the machine takes."""
     parts: int = Field(default=1, ge=1)
     """Machines that share the plan, each with a job of its own."""
 
@@ -80,7 +80,7 @@ class RentedRun(Frozen):
 
 
 def sharing_of(job: Job, machine: Machine, parts: int = 1) -> Split:
-    """Return the split of a plan between the machines of so many jobs."""
+    """Return the split of a plan between the machines of several jobs."""
     return read_split(job.split or "balanced", parts * (job.nodes or machine.nodes))
 
 
@@ -124,7 +124,7 @@ def limit_s(limits: Limits, hourly_price_usd: float | None, around_s: float) -> 
 
 
 def require_time_before(plan: Plan, deadline_s: float | None) -> None:
-    """Refuse a plan whose rounds may take longer than its machine may live.
+    """Refuse a plan whose rounds may outlast its machine.
 
     Args:
         plan: with the time of its rounds, if it has one.
@@ -173,14 +173,14 @@ def cluster_name(profile: str, taken: Collection[str] = ()) -> str:
 
 
 def split_of_machines(text: str | None, machines: int) -> Split:
-    """Return the split of a plan between machines, before any of them is paid for.
+    """Return the split of a plan between machines, before any machine costs money.
 
     Args:
-        text: of ``--split``; None for as many cells for each as their sets allow.
-        machines: that share the plan.
+        text: of ``--split``; None for equal numbers of cells, within the limits of their sets.
+        machines: number of machines that share the plan.
 
     Raises:
-        UsageError: it cannot be read, or is not for so many machines.
+        UsageError: the text is invalid, or is not for this number of machines.
     """
     split = read_split(text or "balanced", machines)
     if text is not None and machines == 1:
@@ -198,7 +198,7 @@ def split_of_machines(text: str | None, machines: int) -> Split:
 
 
 def idle_machines(split: Split, plan: Plan) -> str | None:
-    """Return a sentence on machines of several that take nothing; None where each takes some."""
+    """Return a sentence about machines that take no cells; None if each machine takes some."""
     parts = parts_of(split, items_of(plan.cells))
     idle = sum(not part.items for part in parts)
     if not idle:
@@ -222,8 +222,8 @@ def machine_file(profile: str, machine: Path | None = None, image: str | None = 
         image: a container image in place of the set-up.
 
     Raises:
-        UnknownNameError: there is no such machine.
-        UsageError: the profile names none, or the file that was named is not there.
+        UnknownNameError: the machine does not exist.
+        UsageError: the profile names no machine, or its file does not exist.
     """
     if machine is not None:
         if not machine.is_file():
@@ -242,6 +242,6 @@ def machine_file(profile: str, machine: Path | None = None, image: str | None = 
 
 
 def machine_kinds() -> dict[str, Path]:
-    """Return the file of each kind of machine by name; those for an image are left out."""
+    """Return the file of each kind of machine by name, without the files for images."""
     files = sorted(resource_directory("sky").glob("*.yaml"))
     return {path.stem: path for path in files if not path.stem.endswith(IMAGE_SUFFIX)}

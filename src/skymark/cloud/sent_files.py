@@ -28,13 +28,13 @@ MADE_AGAIN = ("__pycache__", ".git")
 
 @dataclass(frozen=True)
 class SentFiles:
-    """Files that are sent, by their path on the machine, and those that stay."""
+    """Files to send, by their path on the machine, and files that stay."""
 
     files: Mapping[str, Path] = field(default_factory=dict)
     untracked: tuple[str, ...] = ()
-    """Files that git neither tracks nor ignores."""
+    """Untracked files that git does not ignore."""
     links: tuple[str, ...] = ()
-    """Links to anything else, and what is no regular file."""
+    """Links to other places, and entries that are no regular files."""
 
     def below(self, place: str) -> SentFiles:
         """Return the same files below a directory."""
@@ -89,18 +89,18 @@ def named_files(names: Iterable[Path], root: Path) -> SentFiles:
         if path.resolve() != path:
             raise UsageError(f"{name} is a link to {path.resolve()}; name a copy of that instead")
         if path.is_dir():
-            found = directory_files(path).below(place)
+            files = directory_files(path).below(place)
         else:
-            found = _regular_files(root, {place}, ())
-        whole = merged(whole, found)
+            files = _regular_files(root, {place}, ())
+        whole = merged(whole, files)
     return whole
 
 
 def directory_files(directory: Path) -> SentFiles:
-    """Return the files of a directory: those that git tracks, or all where it tracks none.
+    """Return the tracked files of a directory, or all files if git tracks none.
 
     Raises:
-        UsageError: it is of credentials, or lies in a work tree whose files git does not list.
+        UsageError: it is a directory of credentials, or git does not list its work tree.
     """
     require_no_secret_directory(directory)
     tracked = _git_files(directory, "--recurse-submodules")
@@ -112,13 +112,13 @@ def directory_files(directory: Path) -> SentFiles:
     if tracked:
         others = _git_files(directory, "--others", "--exclude-standard") or set()
         return _regular_files(directory, tracked, tuple(sorted(others)))
-    found: set[str] = set()
+    names: set[str] = set()
     for parent, directories, files in os.walk(directory):
         inner = Path(parent).relative_to(directory)
         links = [name for name in directories if Path(parent, name).is_symlink()]
         directories[:] = [name for name in directories if name not in {*MADE_AGAIN, *links}]
-        found |= {(inner / name).as_posix() for name in (*files, *links)}
-    return _regular_files(directory, found, ())
+        names |= {(inner / name).as_posix() for name in (*files, *links)}
+    return _regular_files(directory, names, ())
 
 
 def require_no_secret_directory(path: Path) -> None:
@@ -134,26 +134,26 @@ def require_no_secret_directory(path: Path) -> None:
         )
 
 
-def merged(one: SentFiles, other: SentFiles) -> SentFiles:
+def merged(first: SentFiles, second: SentFiles) -> SentFiles:
     """Return the files of two selections.
 
     Raises:
         UsageError: both have a file of the same path, and it is not the same file.
     """
-    for place in one.files.keys() & other.files.keys():
-        if one.files[place].resolve() != other.files[place].resolve():
+    for place in first.files.keys() & second.files.keys():
+        if first.files[place].resolve() != second.files[place].resolve():
             raise UsageError(
-                f"{other.files[place]} would be {place} on the machine, which is a file of "
+                f"{second.files[place]} would be {place} on the machine, which is a file of "
                 "skymark's source there; give it another name"
             )
     return SentFiles(
-        {**one.files, **other.files},
+        {**first.files, **second.files},
         tuple(
             name
-            for name in dict.fromkeys((*one.untracked, *other.untracked))
-            if name not in {*one.files, *other.files}
+            for name in dict.fromkeys((*first.untracked, *second.untracked))
+            if name not in {*first.files, *second.files}
         ),
-        (*one.links, *other.links),
+        (*first.links, *second.links),
     )
 
 
@@ -189,12 +189,12 @@ def _listed_files(root: Path) -> set[str]:
 
 
 def _installed_files() -> dict[str, Path]:
-    recorded = [PurePosixPath(one) for one in distribution("skymark").files or ()]
-    inside = [one for one in recorded if one.parts[0] == "skymark" and one.suffix != ".pyc"]
+    recorded = [PurePosixPath(file) for file in distribution("skymark").files or ()]
+    inside = [file for file in recorded if file.parts[0] == "skymark" and file.suffix != ".pyc"]
     if not inside:
         raise UsageError("nothing tells which files skymark has installed here; reinstall it")
-    here = {one: Path(str(distribution("skymark").locate_file(one))) for one in inside}
-    return {f"src/{one}": path for one, path in here.items()}
+    here = {file: Path(str(distribution("skymark").locate_file(file))) for file in inside}
+    return {f"src/{file}": path for file, path in here.items()}
 
 
 def _git_files(directory: Path, *options: str) -> set[str] | None:
@@ -263,7 +263,7 @@ NAMES = (
 """Names of files with credentials, in lower case, and of core dumps, which may hold any."""
 
 DATA = (".csv", ".py", ".pyi", ".parquet", ".rst", ".md")
-"""Endings of files that are named ``id_map.csv`` or ``credentials.py`` without holding any."""
+"""Suffixes of harmless files with names such as ``id_map.csv`` or ``credentials.py``."""
 
 CONTENTS = {
     "a private key": rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
@@ -283,7 +283,7 @@ CONTENTS = {
 """Credentials in a file of any name."""
 
 LOOK_BYTES = 1 << 20
-"""Of a file's content: credentials lie in small files, and data sets are large."""
+"""Largest content to search: credentials lie in small files, and data sets are large."""
 _ELF, _ELF_TYPE, _ELF_CORE = b"\x7fELF", slice(16, 18), ({b"\x04\x00", b"\x00\x04"})
 
 

@@ -1,7 +1,7 @@
-"""Slot workers on a cluster: how many, with how much of a card each, and in which jobs.
+"""Slot workers on a cluster: their number, share of a GPU, and jobs.
 
-A slot worker takes one group of a plan after another. Those that share a card are started by one
-job that has the whole card, for to submit a job costs seconds: 64 slots on eight cards are 8 jobs.
+A slot worker takes one group of a plan after another. One job per GPU starts all workers on it,
+because submitting a job takes seconds: 64 slots on eight GPUs are 8 jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from skymark.suite.registry import suite_named
 
 ROUNDING = 1e-6
 LEAST_FRACTION = 0.125
-"""Of a card, for each slot, unless told otherwise."""
+"""Default share of a GPU for each slot."""
 
 
 class SlotJob(Frozen):
@@ -29,9 +29,9 @@ class SlotJob(Frozen):
     """Accelerators that the job takes, a part of one or whole ones; 0 where there are none."""
     slots: int = Field(ge=1)
     fraction: float
-    """Of a card, for each slot; 0 where there are none."""
+    """Share of a GPU for each slot; 0 without GPUs."""
     groups: tuple[str, ...] = ()
-    """Those that its slots may take; none means any."""
+    """Groups that its slots may take; empty means any."""
 
 
 class Cards(Frozen):
@@ -41,11 +41,11 @@ class Cards(Frozen):
     """As SkyPilot calls them, such as ``H100``."""
     count: int = Field(ge=1)
     bytes_each: int | None
-    """Memory of one; None where it is not known."""
+    """Memory of one; None if it is unknown."""
 
 
 def group_bytes(plan: Plan) -> dict[str, int | None]:
-    """Return the memory of a GPU that each group of a plan needs; None where it is not known."""
+    """Return the GPU memory that each group of a plan needs; None if it is unknown."""
     suite = suite_named(plan.suite)
     needs: dict[str, int | None] = {}
     for one in plan.runnable:
@@ -60,20 +60,20 @@ def slot_jobs(
     fraction: float | None = None,
     slots: int | None = None,
 ) -> list[SlotJob]:
-    """Return the jobs that work through groups, those of large models first.
+    """Return the jobs that work through groups, large models first.
 
-    Without a fraction every card works: groups are spread over all cards, and each job has a whole
-    one. With a fraction a job takes no more of a card than its slots, and fills one after another.
+    Without a fraction, groups are spread over all GPUs, and each job has a whole GPU. With a
+    fraction, a job takes only its slots' share, and GPUs are filled one after another.
 
     Args:
-        needs: bytes of a card's memory that each group takes; None where that is not known.
-        cards: of the cluster; None where it has none.
-        fraction: of a card, for each slot; a group that needs more gets a larger slot. None for
-            an eighth, or more where there are few groups.
-        slots: workers in all; None for as many as fit, and no more than there are groups.
+        needs: bytes of GPU memory of each group; None if unknown.
+        cards: GPUs of the cluster; None without GPUs.
+        fraction: share of a GPU for each slot; a group that needs more gets a larger slot. None for
+            an eighth, or more with few groups.
+        slots: total number of workers; None for as many as fit, at most one per group.
 
     Raises:
-        UsageError: a group fits on no card, or the fraction is none.
+        UsageError: a group fits on no GPU, or the fraction is invalid.
     """
     if cards is None:
         count = min(slots or 1, len(needs))

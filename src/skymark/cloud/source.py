@@ -64,7 +64,7 @@ UNUSED_DAYS = 30
 
 @dataclass(frozen=True)
 class Source:
-    """A directory that is sent, and the files that were named for it."""
+    """Directory to send, with additional named files."""
 
     directory: Path | None = None
     """None for skymark's own files alone, or nothing."""
@@ -79,22 +79,23 @@ def source_directory() -> Path:
     """Return a directory with skymark's own files.
 
     Raises:
-        UsageError: one of them holds a secret.
+        UsageError: a file contains a secret.
     """
     return made_directory(own_files().files)
 
 
 def source_with(names: Sequence[Path]) -> Source:
-    """Return a directory with skymark's own files, and those of paths from the current directory.
+    """Return a directory with skymark's own files and the files of local paths.
 
     Raises:
-        UsageError: a path is not there or lies elsewhere, or a file holds a secret.
+        UsageError: a path does not exist or lies outside the current directory, or a file contains
+            a secret.
     """
     return _source(own_files(), named_files(names, Path.cwd()))
 
 
 def source_for(plans: Iterable[Plan], files: Sequence[Path], *, with_source: bool = True) -> Source:
-    """Return the files that a job of some plans gets: named ones, and those that its plans read.
+    """Return the files for a job of some plans: named files, and files that the plans read.
 
     Args:
         plans: the plans of the job.
@@ -106,8 +107,8 @@ def source_for(plans: Iterable[Plan], files: Sequence[Path], *, with_source: boo
     """
     if files and not with_source:
         raise UsageError(
-            f"--sync {files[0]}: a machine with --image gets no files of this one; leave one of "
-            "the two out"
+            f"--sync {files[0]}: a machine with --image gets no local files; leave out --sync or "
+            "--image"
         )
     needed = dict.fromkeys(
         Path(file) for plan in plans for planned in plan.cells for file in planned.local_files
@@ -121,7 +122,7 @@ def source_for(plans: Iterable[Plan], files: Sequence[Path], *, with_source: boo
 
 
 def source_of_job(directory: Path | None, names: Sequence[Path]) -> Source:
-    """Return a directory with the files of a user's own one, and those of named paths.
+    """Return a directory with the files of a user's own directory and of named paths.
 
     Raises:
         UsageError: as with `source_with`.

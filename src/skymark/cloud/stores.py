@@ -46,7 +46,7 @@ def results_leave(stores: Sequence[str], variables: Mapping[str, str]) -> bool:
 
 
 def store_secrets(stores: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the machine needs to reach its stores, of those that are set."""
+    """Return the set variables that the machine needs to reach its stores."""
     secrets: dict[str, str] = {}
     for kind in _used(stores, variables):
         secrets |= kind.secrets(variables)
@@ -73,5 +73,5 @@ def check_stores(stores: Sequence[str], run_id: str, variables: Mapping[str, str
 
 
 def _used(stores: Sequence[str], variables: Mapping[str, str]) -> list[StoreKind]:
-    """Return the kinds of the stores that are named, and of those used without being named."""
+    """Return the kinds of the named stores and of the default stores."""
     return [kind_of(url) for url in (*stores, *default_urls(variables))]

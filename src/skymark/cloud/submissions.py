@@ -1,7 +1,7 @@
-"""Submissions: the names of their jobs, by which one that broke off is taken up.
+"""Submissions: names of their jobs, by which an interrupted submission continues.
 
-A job is named after its run, the submission's key, and its group or its part of the plan. So the
-queue itself tells what another submission of the same has put there, from any machine.
+A job is named after its run, the submission's key, and its group or its part of the plan. The queue
+itself thus shows the jobs of an earlier, equal submission, from any machine.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class OutstandingGroups(NamedTuple):
 
 
 def submission_key(run: RentedRun, plan: Plan) -> str:
-    """Return the key of all submissions of a plan whose results go to the same places.
+    """Return the key of submissions with the same plan and stores of results.
 
-    One that divides the plan otherwise between its jobs has another key.
+    A submission that divides the plan differently between its jobs has another key.
     """
     words = [plan.hash, *run.stores, *map("=".join, sorted(run.job.variables.items()))]
     if run.parts > 1:
@@ -67,15 +67,15 @@ def group_job_name(run_id: str, key: str, group: str) -> str:
 def outstanding_groups(
     groups: Iterable[str], key: str, queue: Iterable[KnownJob]
 ) -> OutstandingGroups:
-    """Return the groups that no job has, or if there is none, those whose jobs failed.
+    """Return the groups without a job or, if there are none, the groups of failed jobs.
 
-    The first belong to the run of the submission that broke off. A run that has a group's bad ends
-    does not measure it again, so those that failed get a run of their own.
+    Groups without a job belong to the run of the interrupted submission. A run with failed cells of
+    a group does not measure them again, so failed groups get a new run.
 
     Args:
-        groups: all of the plan, in order.
+        groups: all groups of the plan, in order.
         key: of the submission.
-        queue: the cluster's jobs, finished ones included.
+        queue: the cluster's jobs, including finished jobs.
     """
     newest: dict[str, KnownJob] = {}
     run_id: str | None = None
@@ -119,14 +119,14 @@ def part_job_name(run_id: str, key: str, part: int, parts: int, attempt: int) ->
 
 
 def outstanding_parts(parts: int, key: str, known: Iterable[KnownJob]) -> OutstandingParts:
-    """Return the parts that no job waits for, works on or has done.
+    """Return the parts without a waiting, running or successful job.
 
-    Those whose job was ended or failed are among them: it goes on from what is stored.
+    A part whose job was ended or failed continues from its stored results.
 
     Args:
-        parts: how many there are; another number divides the plan otherwise.
+        parts: number of parts.
         key: of the submission.
-        known: SkyPilot's managed jobs, finished ones included.
+        known: SkyPilot's managed jobs, including finished jobs.
     """
     newest: dict[int, KnownJob] = {}
     attempts: dict[int, int] = {}

@@ -84,7 +84,7 @@ class QuotedParts(Quoted):
 
     parts: tuple[WorkerPart, ...] = ()
     jobs: int = 0
-    """That share the plan, those that are there already included."""
+    """Number of jobs that share the plan, including existing jobs."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class SubmittedParts:
 
     @property
     def machines(self) -> tuple[HiredMachines, ...]:
-        """The machines of the jobs: as they were hired, or as they are to be."""
-        return tuple(hired(one.name) or ordered_machines(one) for one in self.going)
+        """The machines of the jobs, hired or planned."""
+        return tuple(hired(job.name) or ordered_machines(job) for job in self.going)
 
 
 def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
@@ -122,23 +122,23 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     """Put workers that take one group of a plan after another into a machine's queue.
 
     Args:
-        work: the cells; all of a suite that shares its machine, where it names nothing.
-        name: the machine's. None for the cheapest of the profile, for a dry run.
-        limits: of each job. None: no deadline, and the machine's ceiling, or the profile's if
-            that is higher.
+        work: the cells; without names, all cells of a suite that shares its machine.
+        name: the machine's. None for the profile's cheapest machine, in a dry run.
+        limits: of each job. None: no deadline, and the higher ceiling of the machine and the
+            profile.
         results: its stores get each cell as it is measured.
         job: variables, secrets and files.
-        callbacks: told of prices and progress.
-        groups: only the first so many groups; None for all.
-        gpu_fraction: the part of a card that each worker has; None for an eighth or more.
-        slots: workers in all; None for as many as fit.
-        one_job_per_group: a job for each group in place of workers that take many.
+        callbacks: get prices and progress.
+        groups: number of first groups to take; None for all.
+        gpu_fraction: share of a GPU for each worker; None for an eighth or more.
+        slots: total number of workers; None for as many as fit.
+        one_job_per_group: one job per group instead of workers that take many groups.
         dry_run: price it, and submit nothing.
         environment: has the keys of stores.
 
     Raises:
-        UsageError: nothing was queued: there is no such machine, or nothing fits.
-        GateError: nothing was queued: it is expected to cost more than the ceiling.
+        UsageError: nothing was queued: the machine does not exist, or nothing fits.
+        GateError: nothing was queued: the expected cost exceeds the ceiling.
         CloudError: the machine did not take all jobs.
     """
     plan, profile = plan_to_submit(work, groups, callbacks.tell)
@@ -199,27 +199,27 @@ def submit_managed(
     dry_run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> SubmittedParts | QuotedParts | None:
-    """Divide a plan between managed jobs, each on a machine of its own, and leave them to it.
+    """Divide a plan between managed jobs, each on a machine of its own, and detach.
 
     Args:
-        work: the cells; all of a suite that shares its machine, where it names nothing.
-        machine: each job's, managed.
+        work: the cells; without names, all cells of a suite that shares its machine.
+        machine: the managed machine of each job.
         limits: of each job in time, of all together in cost; None for the profile's.
         results: one of its stores outlives the machines.
         job: the split of the plan between the jobs, variables, secrets and files.
-        callbacks: told of progress and asked about the price. None: silent; the price is agreed to
-            where `limits` has a ceiling.
-        groups: only the first so many groups; None for all.
-        jobs: that share the plan; None for 4, and no more than there are groups.
+        callbacks: get the progress, and answer questions about the price. None: silent; a ceiling
+            in `limits` is consent to the price.
+        groups: number of first groups to take; None for all.
+        jobs: number of jobs; None for 4, at most one per group.
         dry_run: price it, and submit nothing.
         environment: has the keys of stores.
 
     Returns:
-        None where every part has a job already.
+        None if every part has a job already.
 
     Raises:
         UsageError: nothing was hired: no store outlives the machines, or an option is wrong.
-        GateError: they may cost more than the ceiling together, or that was not agreed to.
+        GateError: together they may cost more than the ceiling, or the user declined.
     """
     callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
     plan, profile = plan_to_submit(work, groups, callbacks.tell)
@@ -274,18 +274,18 @@ def plan_to_submit(
 ) -> tuple[Plan, str]:
     """Return the plan of work, or of its first groups, and its profile.
 
-    What was measured already is left out later, by the machine or by the jobs that are there. A
-    suite whose cells disturb one another keeps to the profile, which fits into its time.
+    The machine or the existing jobs skip measured cells later. A suite whose cells disturb each
+    other keeps to the profile, which fits into its time.
     """
     if isinstance(work, Work) and not (work.scenarios or work.adapters):
         suite = suite_named(load_profile(work.profile).suite)
         if suite.shares_machine:
-            tell(f"nothing of {suite.name} was named, so all that is not measured yet is taken")
+            tell(f"no {suite.name} work is named, so skymark takes all unmeasured cells")
             work = work.changed(scenarios=(ALL,), adapters=(ALL,))
     plan, profile = planned(work)
     if groups is not None:
-        taken = list(dict.fromkeys(one.group for one in plan.runnable))[:groups]
-        plan = plan.changed(cells=tuple(one for one in plan.cells if one.group in taken))
+        taken = list(dict.fromkeys(cell.group for cell in plan.runnable))[:groups]
+        plan = plan.changed(cells=tuple(cell for cell in plan.cells if cell.group in taken))
     return plan, profile
 
 
@@ -328,22 +328,22 @@ def split_of_jobs(text: str | None, jobs: int | None, items: Sequence[Item]) -> 
 
 
 def measurable(plan: Plan, tell: Callable[[str], None]) -> Plan:
-    """Return the cells of a plan that lie beside some that can be measured.
+    """Return the groups of a plan in which a cell can be measured.
 
-    No machine is hired for the others, which are told.
+    No machine is hired for other groups; a message lists them.
 
     Raises:
-        UsageError: none can be measured.
+        UsageError: no cell can be measured.
     """
     keys = {planned.shard_key for planned in plan.runnable}
-    left = dict.fromkeys(one.shard_key for one in plan.cells if one.shard_key not in keys)
+    left = dict.fromkeys(cell.shard_key for cell in plan.cells if cell.shard_key not in keys)
     if not keys:
         raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
     if not left:
         return plan
     tell(f"left out, for nothing of it can be measured: {named_keys(list(left))}")
     return plan.model_copy(
-        update={"cells": tuple(one for one in plan.cells if one.shard_key in keys)}
+        update={"cells": tuple(cell for cell in plan.cells if cell.shard_key in keys)}
     )
 
 
@@ -373,12 +373,12 @@ def _machine(
     *,
     dry_run: bool,
 ) -> tuple[RentedRun, Offer | None, Cards | None, bool]:
-    """Return what is known of a machine, its price, its cards, and whether it is there.
+    """Return the facts of a machine: run, price, GPUs, and whether it exists.
 
-    For a dry run, the cheapest of the profile stands in for one that is not.
+    In a dry run, the profile's cheapest machine replaces a missing machine.
 
     Raises:
-        UsageError: there is none, or no price is known.
+        UsageError: the machine does not exist, or no price is known.
         CloudError: SkyPilot does not answer.
     """
     why = "no --cluster is given"
@@ -431,11 +431,11 @@ def _without_those_queued(
 
 
 def _tell_of_queue(name: str, callbacks: Callbacks) -> None:
-    """Tell how many jobs a cluster's queue has, whose workers may hold groups of a plan."""
+    """Report the number of jobs in a cluster's queue, whose workers may hold groups of a plan."""
     try:
         count = len(queued_jobs(name, skip_finished=True))
     except SkymarkError as error:
-        callbacks.tell(f"what its queue has is not known: {error}")
+        callbacks.tell(f"the jobs in its queue are unknown: {error}")
         return
     if count:
         callbacks.tell(

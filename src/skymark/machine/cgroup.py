@@ -38,16 +38,16 @@ def limits_of(
 
 def _groups_of(file: Path, cgroups: Path) -> list[Path]:
     """Return the directories of the process's groups and of their enclosing groups."""
-    found: list[Path] = []
+    groups: list[Path] = []
     for line in (text_of(file) or "").splitlines():
         _, controllers, path = line.split(":", 2)
         hierarchy = cgroups if not controllers else cgroups / controllers.removeprefix("name=")
         group = hierarchy / path.lstrip("/")
         while group != hierarchy.parent:
             if group.is_dir():
-                found.append(group)
+                groups.append(group)
             group = group.parent
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(groups))
 
 
 def _quota_cores(group: Path) -> float | None:

@@ -77,5 +77,5 @@ def keep_to(cores: Iterable[int], processes: Iterable[int]) -> None:
 def ranges(cores: Iterable[int]) -> str:
     """Return cores as text: ``0-2,5``."""
     runs = groupby(enumerate(sorted(cores)), lambda pair: pair[1] - pair[0])
-    found = [[core for _, core in run] for _, run in runs]
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in found)
+    numbers = [[core for _, core in run] for _, run in runs]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in numbers)

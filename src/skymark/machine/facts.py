@@ -124,14 +124,14 @@ def accelerators(kernels_file: Path = NVIDIA_DRIVER) -> tuple[Accelerator, ...] 
         return None if kernels_file.exists() else ()
     if driver.fault is not None:
         return None
-    devices = [one for gpu in driver.gpus for one in (gpu.slices or (gpu,))]
+    devices = [device for gpu in driver.gpus for device in (gpu.slices or (gpu,))]
     return tuple(
         Accelerator(
-            name=one.name,
-            memory_bytes=None if one.memory_bytes is None else one.memory_bytes >> 20 << 20,
+            name=device.name,
+            memory_bytes=None if device.memory_bytes is None else device.memory_bytes >> 20 << 20,
             driver=driver.version,
         )
-        for one in devices
+        for device in devices
     )
 
 

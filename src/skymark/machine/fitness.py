@@ -44,10 +44,10 @@ def fitness_warnings(machine: MachineState) -> tuple[StabilityWarning, ...]:
 
 def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
     """Return the reasons why worker processes may lack resources."""
-    found = []
+    warnings = []
     size = room.shared_memory_bytes
     if size is not None and size < ENOUGH_SHARED_MEMORY_BYTES:
-        found.append(
+        warnings.append(
             StabilityWarning(
                 kind="little-shared-memory",
                 message=f"{SHARED_MEMORY} has {size_text(size)}, and worker processes pass batches "
@@ -56,7 +56,7 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
             )
         )
     if room.open_files is not None and room.open_files < ENOUGH_OPEN_FILES:
-        found.append(
+        warnings.append(
             StabilityWarning(
                 kind="few-open-files",
                 message=f"a process may open {room.open_files} files only",
@@ -65,7 +65,7 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
         )
     limit = room.memory_limit_bytes
     if limit is not None and limit < ENOUGH_MEMORY_BYTES:
-        found.append(
+        warnings.append(
             StabilityWarning(
                 kind="little-memory",
                 message=f"the control group may use {size_text(limit)} of memory, and a library "
@@ -73,7 +73,7 @@ def room_warnings(room: Room) -> tuple[StabilityWarning, ...]:
                 action=MORE_MEMORY,
             )
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _simulation_warnings(machine: MachineState) -> Iterator[StabilityWarning]:

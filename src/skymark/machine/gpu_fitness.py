@@ -118,7 +118,7 @@ def cuda_builds(names: Iterable[str] = ("torch", "jax")) -> dict[str, int]:
 
     It is read from metadata, without importing the libraries.
     """
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     for name in names:
         try:
             version, needs = metadata.version(name), metadata.requires(name) or []
@@ -127,13 +127,13 @@ def cuda_builds(names: Iterable[str] = ("torch", "jax")) -> dict[str, int]:
         if name == "jax":
             for major in LEAST_DRIVER:
                 if _is_installed(f"jax-cuda{major}-plugin"):
-                    found[name] = major
+                    versions[name] = major
             continue
         for text in (version.partition("+")[2], *needs):
             if (said := CUDA_BUILD.match(text)) is not None:
-                found[name] = int(next(filter(None, said.groups())))
+                versions[name] = int(next(filter(None, said.groups())))
                 break
-    return found
+    return versions
 
 
 def _is_installed(distribution: str) -> bool:
@@ -192,22 +192,22 @@ LEAST_THROTTLED_SHARE = 0.05
 
 def use_warnings(rounds: Iterable[Round]) -> Iterator[StabilityWarning]:
     """Yield warnings about the GPUs of rounds: throttling, other programs, slices."""
-    uses = [use for one in rounds for use in one.resources.gpus or ()]
-    for index in sorted({one.index for one in uses}):
-        own, title = [one for one in uses if one.index == index], f"GPU {index}"
-        slowest = max(own, key=lambda one: max(one.throttled.values(), default=0.0))
+    uses = [use for round in rounds for use in round.resources.gpus or ()]
+    for index in sorted({use.index for use in uses}):
+        own, title = [use for use in uses if use.index == index], f"GPU {index}"
+        slowest = max(own, key=lambda use: max(use.throttled.values(), default=0.0))
         shares = {
             why: share for why, share in slowest.throttled.items() if share >= LEAST_THROTTLED_SHARE
         }
         if shares:
             when = f"in {max(shares.values()):.0%} of a round"
             yield throttled_fault(title, shares, when)
-        others = {process.pid: process for one in own for process in one.other_processes}
+        others = {process.pid: process for use in own for process in use.other_processes}
         if others:
             yield StabilityWarning(
                 kind="gpu-shared",
                 message=f"{title} was used meanwhile by "
-                f"{', '.join(one.text for one in others.values())}",
+                f"{', '.join(process.text for process in others.values())}",
                 action=f"end it and measure again, or choose another GPU with {VISIBLE_VARIABLE}",
             )
         if own[0].is_slice:
@@ -221,7 +221,10 @@ def _memory_faults(gpu: Gpu, fraction: float) -> Iterator[StabilityWarning]:
     others = gpu.processes or ()
     if not others and used < UNSEEN_BYTES:
         return
-    names = ", ".join(one.text for one in others) or "processes that are not to be seen from here"
+    names = (
+        ", ".join(process.text for process in others)
+        or "processes that are not to be seen from here"
+    )
     end = "end it" if len(others) == 1 else "end them"
     is_full = free < LEAST_FREE_SHARE * fraction * gpu.memory_bytes
     yield StabilityWarning(
@@ -234,7 +237,7 @@ def _memory_faults(gpu: Gpu, fraction: float) -> Iterator[StabilityWarning]:
 
 def _slice_faults(gpu: Gpu) -> Iterator[StabilityWarning]:
     if gpu.slices:
-        yield slice_fault(gpu.title, ", ".join(one.name for one in gpu.slices))
+        yield slice_fault(gpu.title, ", ".join(part.name for part in gpu.slices))
     elif gpu.mig:
         yield StabilityWarning(
             kind="mig-empty",
@@ -256,7 +259,7 @@ def slice_fault(title: str, names: str) -> StabilityWarning:
 
 
 def _speed_faults(gpu: Gpu) -> Iterator[StabilityWarning]:
-    if slowing := [one for one in gpu.clock_reasons or () if one in SLOWED_DOWN]:
+    if slowing := [reason for reason in gpu.clock_reasons or () if reason in SLOWED_DOWN]:
         yield throttled_fault(gpu.title, slowing, "now")
     limit, usual = gpu.power_limit_w, gpu.power_limit_default_w
     if limit is not None and usual is not None and limit < LEAST_POWER_SHARE * usual:
@@ -334,7 +337,7 @@ def _link_faults(gpu: Gpu, copies: Sequence[CopyRates]) -> Iterator[StabilityWar
         )
     if width is None or (lane := LANE_BYTES_PER_S.get(newest or 0)) is None:
         return
-    rates = [one.page_locked for one in copies if one.page_locked is not None]
+    rates = [copy.page_locked for copy in copies if copy.page_locked is not None]
     if rates and max(rates) < LEAST_COPY_SHARE * lane * width:
         yield StabilityWarning(
             kind="gpu-slow-copies",

@@ -56,9 +56,9 @@ class Holder(Frozen):
     @classmethod
     def of_note(cls, note: bytes) -> Self:
         """Return the holder that a lock file names, or an unknown holder."""
-        if (found := NOTE.fullmatch(note)) is None:
+        if (match := NOTE.fullmatch(note)) is None:
             return cls()
-        return cls(pid=int(found[1]), user_id=int(found[2]), since=found[3].decode())
+        return cls(pid=int(match[1]), user_id=int(match[2]), since=match[3].decode())
 
     def note(self) -> bytes:
         """Return the content of a lock file that `of_note` reads."""

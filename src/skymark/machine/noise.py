@@ -170,21 +170,21 @@ def pressure_of(directory: Path) -> dict[str, float]:
 
     Empty if the kernel does not report it.
     """
-    found = {}
+    shares = {}
     for resource in ("cpu", "io", "memory"):
         for line in (text_of(directory / resource) or "").splitlines():
             kind, *pairs = line.split()
             values = dict(pair.partition("=")[::2] for pair in pairs)
             if kind == "some" and "avg10" in values:
-                found[resource] = float(values["avg10"]) / 100
-    return found
+                shares[resource] = float(values["avg10"]) / 100
+    return shares
 
 
 def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
     """Return the reasons why measurements take many rounds on this machine."""
-    found: list[StabilityWarning] = []
+    warnings: list[StabilityWarning] = []
     if noise.steal_share is not None and noise.steal_share > MOST_STEAL:
-        found.append(
+        warnings.append(
             StabilityWarning(
                 kind="cpu-steal",
                 message=f"the host gave {noise.steal_share:.1%} of the processors' time to others",
@@ -193,7 +193,7 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
         )
     waited = noise.pressure.get("cpu", 0.0)
     if waited > MOST_PRESSURE:
-        found.append(
+        warnings.append(
             StabilityWarning(
                 kind="cpu-pressure",
                 message=f"in {waited:.0%} of the last ten seconds a program waited for a processor",
@@ -201,7 +201,7 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
             )
         )
     if noise.spread > MOST_SPREAD:
-        found.append(
+        warnings.append(
             StabilityWarning(
                 kind="noisy-processor",
                 message=f"the same work varies by {noise.spread:.1%} from round to round",
@@ -209,11 +209,13 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
                 "--governor performance`), or take more rounds",
             )
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _frequency_mhz(root: Path) -> Sequence[float]:
     """Return the mean frequency of the processors; None if it is unreadable."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
-    found = [int(text) / 1000 for file in files if (text := text_of(file) or "").strip().isdigit()]
-    return [fmean(found)] if found else []
+    frequencies_mhz = [
+        int(text) / 1000 for file in files if (text := text_of(file) or "").strip().isdigit()
+    ]
+    return [fmean(frequencies_mhz)] if frequencies_mhz else []

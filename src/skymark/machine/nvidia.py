@@ -181,18 +181,18 @@ def chosen(units: Sequence[Unit], variables: Mapping[str, str]) -> list[Unit]:
     """
     given = variables.get(VISIBLE_VARIABLE)
     if given is None:
-        slices = [one for one in units if one.is_slice]
+        slices = [unit for unit in units if unit.is_slice]
         return slices[:1] or list(units)
-    found: list[Unit] = []
+    visible: list[Unit] = []
     for word in map(str.strip, given.split(",")):
         if word.isdigit():
-            fitting = [one for one in units if one.index == int(word)]
+            fitting = [unit for unit in units if unit.index == int(word)]
         else:
-            fitting = [one for one in units if word and one.uuid.startswith(word)]
+            fitting = [unit for unit in units if word and unit.uuid.startswith(word)]
         if not fitting:
             break
-        found.append(fitting[0])
-    return found
+        visible.append(fitting[0])
+    return visible
 
 
 def lost_gpu(variables: Mapping[str, str] = os.environ) -> str | None:
@@ -240,9 +240,9 @@ def memory_of(handle: Any) -> Any:
     """
     import pynvml
 
-    found = told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
+    memory = told(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
     # drivers before 510 include their own memory in the used memory
-    return told(pynvml.nvmlDeviceGetMemoryInfo, handle) if found is None else found
+    return told(pynvml.nvmlDeviceGetMemoryInfo, handle) if memory is None else memory
 
 
 def clock_reasons(handle: Any) -> tuple[str, ...] | None:
@@ -275,8 +275,8 @@ def processes_on(handle: Any) -> tuple[GpuProcess, ...] | None:
     if running is None:
         return None
     return tuple(
-        GpuProcess(pid=one.pid, name=_name_of(one.pid), memory_bytes=one.usedGpuMemory)
-        for one in running
+        GpuProcess(pid=process.pid, name=_name_of(process.pid), memory_bytes=process.usedGpuMemory)
+        for process in running
     )
 
 
@@ -326,7 +326,7 @@ def _state(index: int, handle: Any) -> Gpu:
         ecc=None if ecc is None else bool(ecc[0]),
         ecc_uncorrected=told(nvml.nvmlDeviceGetTotalEccErrors, handle, *uncorrected),
         mig=None if mig is None else bool(mig[0]),
-        slices=tuple(_slice(index, one) for one in _slice_handles(handle)),
+        slices=tuple(_slice(index, part) for part in _slice_handles(handle)),
         persistence=None if persistence is None else bool(persistence),
         pcie_generation=told(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
         pcie_generation_max=told(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
@@ -338,10 +338,10 @@ def _state(index: int, handle: Any) -> Gpu:
 
 def _units(index: int, handle: Any) -> list[Unit]:
     """Return the slices of a GPU, or the GPU itself without slices."""
-    found = [(one, True) for one in _slice_handles(handle)] or [(handle, False)]
+    devices = [(device, True) for device in _slice_handles(handle)] or [(handle, False)]
     return [
-        Unit(index, _uuid(one), _device_name(index, one), one, is_slice=is_slice)
-        for one, is_slice in found
+        Unit(index, _uuid(device), _device_name(index, device), device, is_slice=is_slice)
+        for device, is_slice in devices
     ]
 
 
@@ -361,10 +361,10 @@ def _slice_handles(handle: Any) -> list[Any]:
     if mode is None or not mode[0]:
         return []
     count = told(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0
-    found = (
+    handles = (
         told(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, number) for number in range(count)
     )
-    return [one for one in found if one is not None]
+    return [part for part in handles if part is not None]
 
 
 def _uuid(handle: Any) -> str:
@@ -383,9 +383,13 @@ def _temperature(handle: Any) -> int | None:
     import pynvml
 
     sensor = pynvml.NVML_TEMPERATURE_GPU
-    found: int | None = told(pynvml.nvmlDeviceGetTemperatureV, handle, sensor)
+    temperature: int | None = told(pynvml.nvmlDeviceGetTemperatureV, handle, sensor)
     # drivers before 570 have only the former function
-    return told(pynvml.nvmlDeviceGetTemperature, handle, sensor) if found is None else found
+    return (
+        told(pynvml.nvmlDeviceGetTemperature, handle, sensor)
+        if temperature is None
+        else temperature
+    )
 
 
 def watts(milliwatts: int | None) -> float | None:

@@ -86,8 +86,8 @@ class MappedFiles:
         self._present: tuple[PageRange, ...] = ()
         if self._mappings:
             with (PROC / "pagemap").open("rb", buffering=0) as pages:
-                found = [run for one in self._mappings for run in _present(pages, one)]
-            self._present = tuple(found)
+                ranges = [run for mapping in self._mappings for run in _present(pages, mapping)]
+            self._present = tuple(ranges)
 
     @property
     def bytes(self) -> int:
@@ -127,9 +127,9 @@ def _present(pages: BinaryIO, mapping: PageRange) -> Iterator[PageRange]:
     pages.seek(mapping.start // page * 8)
     entries = pages.read(mapping.length // page * 8)
     highest = entries[7::8] if sys.byteorder == "little" else entries[::8]
-    for found in re.finditer(b"\x01+", highest.translate(PRESENT)):
-        length = (found.end() - found.start()) * page
-        yield PageRange(mapping.start + found.start() * page, length)
+    for match in re.finditer(b"\x01+", highest.translate(PRESENT)):
+        length = (match.end() - match.start()) * page
+        yield PageRange(mapping.start + match.start() * page, length)
 
 
 def _advise(run: PageRange, advice: int) -> bool:

@@ -30,14 +30,14 @@ def private_directory(candidates: Iterable[Path]) -> Path:
     for directory in candidates:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
-            found = directory.lstat()
+            status = directory.lstat()
             fault = other_hand(directory)
         except OSError as error:
             tried.append(f"{directory}: {error.strerror}")
             continue
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             tried.append(f"{directory}: no directory")
-        elif found.st_uid != os.getuid():
+        elif status.st_uid != os.getuid():
             tried.append(f"{directory}: others may write there")
         elif fault is not None:
             tried.append(f"{directory}: {fault}")
@@ -57,10 +57,10 @@ def own_folder(directory: Path) -> Path:
     Raises:
         UsageError: another user can change it, or it cannot be made.
     """
-    missing = [one for one in (directory, *directory.parents) if not os.path.lexists(one)]
+    missing = [path for path in (directory, *directory.parents) if not os.path.lexists(path)]
     try:
-        for one in reversed(missing):
-            one.mkdir(mode=0o755, exist_ok=True)
+        for path in reversed(missing):
+            path.mkdir(mode=0o755, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"cannot make {directory}: {error.strerror}; name a directory of your own with "
@@ -112,22 +112,22 @@ def other_hand(path: Path) -> str | None:
     left = list(reversed(path.absolute().parts[1:]))
     while True:
         try:
-            found = place.lstat()
+            status = place.lstat()
         except FileNotFoundError:
             return None
         except PermissionError:
             return f"you may not look into {place.parent}"
-        if found.st_uid not in owners:
-            return f"{place} belongs to {_name_of(found.st_uid)}"
-        if stat.S_ISLNK(found.st_mode):
+        if status.st_uid not in owners:
+            return f"{place} belongs to {_name_of(status.st_uid)}"
+        if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MOST_LINKS:
                 return f"{place} leads in a circle"
             target = place.readlink()
             left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
             place = Path("/") if target.is_absolute() else place.parent
-        elif _others_may_write(place, found):
-            return f"others may write to {place} (mode {stat.S_IMODE(found.st_mode):o})"
+        elif _others_may_write(place, status):
+            return f"others may write to {place} (mode {stat.S_IMODE(status.st_mode):o})"
         if not left:
             return None
         part = left.pop()
@@ -145,13 +145,13 @@ def _trusted_owners() -> set[int]:
     return owners
 
 
-def _others_may_write(place: Path, found: os.stat_result) -> bool:
-    mode = found.st_mode
+def _others_may_write(place: Path, status: os.stat_result) -> bool:
+    mode = status.st_mode
     if stat.S_ISDIR(mode) and mode & stat.S_ISVTX:
         return False
     if mode & stat.S_IWOTH:
         return True
-    return bool(mode & stat.S_IWGRP) and not _is_own_group(place, found.st_gid)
+    return bool(mode & stat.S_IWGRP) and not _is_own_group(place, status.st_gid)
 
 
 def _is_own_group(place: Path, group: int) -> bool:

@@ -42,14 +42,14 @@ def tree_of(pid: int, table: Table, exclude: Collection[int] = ()) -> set[int]:
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found: set[int] = set()
+    tree: set[int] = set()
     waiting = [pid]
     while waiting:
         candidate = waiting.pop()
-        if candidate in table and candidate not in found and candidate not in exclude:
-            found.add(candidate)
+        if candidate in table and candidate not in tree and candidate not in exclude:
+            tree.add(candidate)
             waiting += children.get(candidate, ())
-    return found
+    return tree
 
 
 def own_cpu_s(process: Process) -> float:
@@ -128,10 +128,10 @@ def kill_tree(
     hunt = _Hunt(pid, marker, spared)
     root_runs = hunt.root_runs()
     # Helpers that end shortly after a worker are no leak.
-    found = hunt.wait_for_end(0.0 if root_runs else settle_s)
-    names = {process.identity: _name_of(process) for process in found if process.pid != pid}
-    if found:
-        _signal(found, signal.SIGTERM)
+    running = hunt.wait_for_end(0.0 if root_runs else settle_s)
+    names = {process.identity: _name_of(process) for process in running if process.pid != pid}
+    if running:
+        _signal(running, signal.SIGTERM)
         remaining = hunt.wait_for_end(grace_s)
         deadline = time.monotonic() + KILL_PATIENCE_S
         while remaining and time.monotonic() < deadline:

@@ -131,7 +131,7 @@ def absolute_path(path: str) -> str:
 
     Empty entries, which mean the current directory to Python, are dropped.
     """
-    return os.pathsep.join(str(Path(one).absolute()) for one in path.split(os.pathsep) if one)
+    return os.pathsep.join(str(Path(entry).absolute()) for entry in path.split(os.pathsep) if entry)
 
 
 def _is_allowed(name: str, names: frozenset[str], prefixes: tuple[str, ...]) -> bool:

@@ -80,9 +80,9 @@ class GpuSampler:
         def settle() -> None:
             with self._lock:
                 ledgers, self._ledgers = self._ledgers, []
-            for one in ledgers:
-                uses.append(one.settled())
-                ours.extend(uses[-1:] if one.is_ours else ())
+            for ledger in ledgers:
+                uses.append(ledger.settled())
+                ours.extend(uses[-1:] if ledger.is_ours else ())
 
         if not self._answers(lambda: answered(settle)):
             return None
@@ -182,7 +182,9 @@ class _Ledger:
             power_w=_mean(self._powers_w),
             peak_memory_bytes=self._peak_bytes or None,
             board_energy_j=used_j,
-            throttled={one: count / self._samples for one, count in sorted(self._reasons.items())},
+            throttled={
+                reason: count / self._samples for reason, count in sorted(self._reasons.items())
+            },
             other_processes=tuple(self._others.values()),
             is_slice=self._unit.is_slice,
             samples=self._samples,
@@ -202,9 +204,9 @@ class _Ledger:
         """
         running = processes_on(self._unit.handle) or ()
         tree = tree_of(os.getpid(), process_table())
-        self.is_ours |= any(one.pid in tree for one in running)
+        self.is_ours |= any(process.pid in tree for process in running)
         if self.is_ours or container_of() is None:
-            self._others |= {one.pid: one for one in running if one.pid not in tree}
+            self._others |= {process.pid: process for process in running if process.pid not in tree}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -129,12 +129,12 @@ def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
     """
     if not uses:
         return None
-    powers, energies = [one.power_w for one in uses], [one.board_energy_j for one in uses]
-    peaks = _whole(one.peak_memory_bytes for one in uses)
+    powers, energies = [use.power_w for use in uses], [use.board_energy_j for use in uses]
+    peaks = _whole(use.peak_memory_bytes for use in uses)
     return uses[0].model_copy(
         update={
-            "kernel_share": _mean(one.kernel_share for one in uses),
-            "sm_clock_mhz": _mean(one.sm_clock_mhz for one in uses),
+            "kernel_share": _mean(use.kernel_share for use in uses),
+            "sm_clock_mhz": _mean(use.sm_clock_mhz for use in uses),
             "power_w": None if (whole := _whole(powers)) is None else sum(whole),
             "peak_memory_bytes": None if peaks is None else int(max(peaks)),
             "board_energy_j": None if (whole := _whole(energies)) is None else sum(whole),
@@ -144,9 +144,9 @@ def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
 
 def _whole(values: Iterable[float | None]) -> list[float] | None:
     """Return the values; None if a value is missing."""
-    found = list(values)
-    known = [one for one in found if one is not None]
-    return known if len(known) == len(found) else None
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return known if len(known) == len(every) else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -95,7 +95,7 @@ class MachineState(Frozen):
     @property
     def name(self) -> str:
         """Short description of the machine: processor and accelerators."""
-        chips = [one.name for one in self.hardware.accelerators or ()]
+        chips = [chip.name for chip in self.hardware.accelerators or ()]
         return ", ".join([self.hardware.cpu_model or self.hardware.architecture, *chips])
 
     @property

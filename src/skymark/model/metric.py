@@ -157,7 +157,12 @@ class Declaration(Frozen):
             named.add(self.stand_in)
         if unknown := named.difference(names_of(self.metrics)):
             raise ValueError(f"{sorted(unknown)} are named, but no metrics of {self.suite!r}")
-        columns = {name for one in self.distributions for name in (one.column, one.only) if name}
+        columns = {
+            name
+            for distribution in self.distributions
+            for name in (distribution.column, distribution.only)
+            if name
+        }
         if unknown := columns.difference(self.sample_columns):
             raise ValueError(f"{sorted(unknown)} are no columns of the samples of {self.suite!r}")
         if self.primary_metric.better is None:
@@ -166,9 +171,9 @@ class Declaration(Frozen):
 
     def metric(self, name: str) -> Metric:
         """Return a metric by name; an undeclared metric is shown as a plain number."""
-        for one in self.metrics:
-            if one.name == name:
-                return one
+        for metric in self.metrics:
+            if metric.name == name:
+                return metric
         heading = name.replace("_", " ")
         return Metric(name=name, heading=heading, own=True, shown=Shown(gives_way=10))
 
@@ -191,12 +196,12 @@ class Declaration(Frozen):
     @property
     def shared(self) -> tuple[Metric, ...]:
         """The metrics that all scenarios have."""
-        return tuple(one for one in self.metrics if not one.own)
+        return tuple(metric for metric in self.metrics if not metric.own)
 
     @property
     def compared(self) -> tuple[Metric, ...]:
         """The metrics by which runs are compared."""
-        return tuple(one for one in self.metrics if one.compared)
+        return tuple(metric for metric in self.metrics if metric.compared)
 
     def scenario_title(self, scenario: str) -> str | None:
         """Return a scenario's work in a few words; None without a declaration."""
@@ -209,4 +214,4 @@ class Declaration(Frozen):
 
 def names_of(metrics: Iterable[Metric]) -> tuple[str, ...]:
     """Return the names of metrics, in order."""
-    return tuple(one.name for one in metrics)
+    return tuple(metric.name for metric in metrics)

@@ -233,11 +233,11 @@ class Record(Frozen):
     @property
     def measured_s(self) -> float:
         """Seconds of its rounds, with their set-up."""
-        return sum(one.own_s for one in self.rounds)
+        return sum(round.own_s for round in self.rounds)
 
     def values(self, metric: str) -> list[float]:
         """Return a metric's values, one per round that has it."""
-        return [one.metrics[metric] for one in self.rounds if metric in one.metrics]
+        return [round.metrics[metric] for round in self.rounds if metric in round.metrics]
 
 
 def is_well(records: Iterable[Record]) -> bool:
@@ -245,6 +245,6 @@ def is_well(records: Iterable[Record]) -> bool:
 
     No cell ended badly, and at least one cell that could run was not skipped.
     """
-    found = {record.status for record in records}
-    was_idle = Status.SKIPPED in found and Status.OK not in found
-    return not was_idle and not any(status.is_bad for status in found)
+    statuses = {record.status for record in records}
+    was_idle = Status.SKIPPED in statuses and Status.OK not in statuses
+    return not was_idle and not any(status.is_bad for status in statuses)

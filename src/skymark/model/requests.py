@@ -235,7 +235,7 @@ class Machine(Request):
     @model_validator(mode="after")
     def _one_machine_of_a_managed_job(self) -> Machine:
         if self.managed and self.idle:
-            raise UsageError("--managed brings a run home from its store; leave out --idle")
+            raise UsageError("--managed downloads the run from its store; leave out --idle")
         if self.managed and self.keep:
             raise UsageError("--managed ends its machine with the job; leave out --keep")
         if self.managed and self.nodes > 1:

@@ -152,7 +152,7 @@ class RunDirectory:
 
     def entries(self) -> list[tuple[str, str | None]]:
         """Return the entries at paths of run files, each with the reason if it is unusable."""
-        found = [
+        others = [
             (f"{folder}/{name}", _fault(entry))
             for folder in FOLDERS
             for name, entry in entries_below(self.path / folder)
@@ -163,7 +163,7 @@ class RunDirectory:
             for name in (MANIFEST, SUMS)
             if os.path.lexists(path := self.path / name)
         ]
-        return [*heads, *sorted(found)]
+        return [*heads, *sorted(others)]
 
     def log_path(self, cell: Cell) -> Path:
         """Return the path of a cell's log."""
@@ -200,9 +200,9 @@ class RunDirectory:
         """Return the cell's record if it is readable, has the same hash and its own samples."""
         with contextlib.suppress(OSError, ValueError):
             require_plain_folders(self.path, "records/*.json")
-            found = read_record(self.record_path(cell))
-            if found.cell_hash == cell.hash and self._has_samples(found):
-                return found
+            record = read_record(self.record_path(cell))
+            if record.cell_hash == cell.hash and self._has_samples(record):
+                return record
         return None
 
     def _has_samples(self, record: Record) -> bool:
@@ -375,7 +375,7 @@ def _may_be_left(entry: Path) -> bool:
 
 def _continuation(begun: Manifest, now: Manifest) -> Manifest:
     """Return the manifest of a continued run, with this machine and the current stores."""
-    known = {one.hardware_key for one in (begun.machine, *begun.continued_on)}
+    known = {machine.hardware_key for machine in (begun.machine, *begun.continued_on)}
     here = now.machine
     machines = () if here.hardware_key in known else (here,)
     stores = tuple(dict.fromkeys((*begun.stores, *now.stores)))

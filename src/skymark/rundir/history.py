@@ -75,17 +75,21 @@ def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
     rounds = list(_rounds(manifest, list(records)))
     if not rounds:
         return None
-    inside = [one for one in rounds if not one.last_of_process]
-    own_s = sum(one.summary.own_s for one in inside)
-    ratio = sum(one.took_s for one in inside) / own_s if own_s else 1.0
+    inside = [round for round in rounds if not round.last_of_process]
+    own_s = sum(round.summary.own_s for round in inside)
+    ratio = sum(round.took_s for round in inside) / own_s if own_s else 1.0
     took_s: dict[str, list[float]] = defaultdict(list)
     starts_s: dict[str, list[float]] = defaultdict(list)
-    for one in rounds:
-        took = min(one.took_s, one.summary.own_s * ratio) if one.last_of_process else one.took_s
-        took_s[one.record.cell_hash].append(took)
-        if one.last_of_process:
-            starts_s[one.group].append(one.took_s - took)
-    ended_well = {one.record.cell_hash: one.record for one in rounds if _ok(one.record)}
+    for round in rounds:
+        took = (
+            min(round.took_s, round.summary.own_s * ratio)
+            if round.last_of_process
+            else round.took_s
+        )
+        took_s[round.record.cell_hash].append(took)
+        if round.last_of_process:
+            starts_s[round.group].append(round.took_s - took)
+    ended_well = {round.record.cell_hash: round.record for round in rounds if _ok(round.record)}
     return PastRun(
         profile=manifest.profile,
         effort=manifest.effort,
@@ -156,7 +160,7 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
         plan: the plan to estimate.
         latest: largest number of runs to read, last names first; None for all.
     """
-    found: list[PastRun] = []
+    runs: list[PastRun] = []
     paths = runs_in(directory)[::-1]
     # Hashing ten thousand cells takes a good part of a second, mostly without a match.
     wanted = {planned.cell.hash for planned in plan.runnable} if paths else set()
@@ -171,5 +175,5 @@ def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tupl
         except RunDirectoryError:
             continue
         if past is not None and not wanted.isdisjoint(past.cells):
-            found.append(past)
-    return tuple(found)
+            runs.append(past)
+    return tuple(runs)

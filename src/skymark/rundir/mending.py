@@ -47,10 +47,10 @@ def mend(path: Path, manifest: Manifest, damaged: Mapping[str, str]) -> Iterator
                 f"{path / MANIFEST} was damaged or lost; made anew from the plan and "
                 f"{len(records)} records"
             )
-        for one, reason in damaged.items():
-            if one not in {MANIFEST, SUMS} and os.path.lexists(path / one):
-                _set_aside(path, one)
-                yield f"{path / one} {reason}; it is now {Path(one).name}{ASIDE}"
+        for file, reason in damaged.items():
+            if file not in {MANIFEST, SUMS} and os.path.lexists(path / file):
+                _set_aside(path, file)
+                yield f"{path / file} {reason}; it is now {Path(file).name}{ASIDE}"
 
 
 def _lacks_manifest(run: RunDirectory) -> bool:

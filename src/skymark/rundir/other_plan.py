@@ -49,21 +49,21 @@ def _efforts(theirs: Plan, ours: Plan) -> Iterator[str]:
     if there.name != here.name:
         yield f"effort is {there.name} there and {here.name} here"
         return
-    dumps = [one.model_dump(mode="json", exclude={"cell_timeout_s"}) for one in (there, here)]
+    dumps = [effort.model_dump(mode="json", exclude={"cell_timeout_s"}) for effort in (there, here)]
     yield from _values("effort", *dumps)
 
 
 def _cells(theirs: Plan, ours: Plan) -> Iterator[str]:
     """Yield the differences of cells with the same id, each once."""
     there = {planned.cell.id: planned.cell for planned in theirs.cells}
-    found: dict[str, None] = {}
+    differences: dict[str, None] = {}
     for planned in ours.cells:
         cell = there.get(planned.cell.id)
         if cell is not None and cell.hash != planned.cell.hash:
             dumps = [one.model_dump(mode="json") for one in (cell, planned.cell)]
             for name in ("settings", "specification"):
-                found.update(dict.fromkeys(_values(name, dumps[0][name], dumps[1][name])))
-    yield from found
+                differences.update(dict.fromkeys(_values(name, dumps[0][name], dumps[1][name])))
+    yield from differences
 
 
 def _values(

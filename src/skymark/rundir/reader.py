@@ -68,8 +68,8 @@ class Run:
     @property
     def counts(self) -> dict[Status, int]:
         """Number of records by status that occurred, in the order of `Status`."""
-        found = Counter(record.status for record in self.records)
-        return {status: found[status] for status in Status if found[status]}
+        counts = Counter(record.status for record in self.records)
+        return {status: counts[status] for status in Status if counts[status]}
 
     def by_label(self) -> dict[str, list[Record]]:
         """Return the records grouped by scenario, variant and axes."""
@@ -92,9 +92,9 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
     """
     manifest = read_manifest(directory)
     shown = _not_below_zero(manifest)
-    found = {record.cell.id: record for record in known}
+    records = {record.cell.id: record for record in known}
     problems: list[str] = []
-    for file, record in each_record(directory, read_record, problems, skipped=found):
+    for file, record in each_record(directory, read_record, problems, skipped=records):
         id = record.cell.id
         if id not in manifest.cells or file.stem != id:
             problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
@@ -104,8 +104,8 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
         ]:
             problems.append(f"records/{file.name}: {below[0]} is below zero, which cannot be")
             continue
-        found[id] = record
-    ordered = tuple(found[id] for id in manifest.cells if id in found)
+        records[id] = record
+    ordered = tuple(records[id] for id in manifest.cells if id in records)
     return Run(directory, manifest, ordered, tuple(problems))
 
 
@@ -155,7 +155,9 @@ def record_files(directory: Path) -> list[Path]:
 
 def _not_below_zero(manifest: Manifest) -> frozenset[str]:
     """Return the metrics that cannot be negative: rates, times and sizes."""
-    return frozenset(one.name for one in manifest.declaration.metrics if one.scale == "log")
+    return frozenset(
+        metric.name for metric in manifest.declaration.metrics if metric.scale == "log"
+    )
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -216,13 +218,13 @@ def read_sums(directory: Path) -> dict[str, str]:
         OSError: they are unreadable.
         ValueError: a line is not a digest with an allowed path.
     """
-    found = {}
+    digests = {}
     for line in read_regular(directory / SUMS).decode("ascii").splitlines():
         part = SUM.fullmatch(line)
         if part is None or not RUN_FILE.fullmatch(part[2]):
             raise ValueError(f"{line[:80]!r} is no digest of a run's file; it was changed")
-        found[part[2]] = part[1]
-    return found
+        digests[part[2]] = part[1]
+    return digests
 
 
 class CellHead(BaseModel):
@@ -280,15 +282,15 @@ def open_heads(directory: Path) -> Heads:
             skymark made it.
     """
     manifest = read_manifest(directory)
-    found: dict[str, RecordHead] = {}
+    heads: dict[str, RecordHead] = {}
     problems: list[str] = []
     for file, head in each_record(directory, read_head, problems):
         id = head.cell.id
         if id in manifest.cells and file.stem == id:
-            found[id] = head
+            heads[id] = head
         else:
             problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
-    return Heads(directory, manifest, found, tuple(problems))
+    return Heads(directory, manifest, heads, tuple(problems))
 
 
 def read_head(path: Path) -> RecordHead:

@@ -55,9 +55,9 @@ def columns_of(declaration: Declaration) -> dict[str, type]:
     A metric that only some scenarios have is in `extra`; all others have columns of their own.
     """
     metrics = {
-        name: int if name == one.name and one.integer else float
-        for one in declaration.shared
-        for name in names_of_metric(one)
+        name: int if name == metric.name and metric.integer else float
+        for metric in declaration.shared
+        for name in names_of_metric(metric)
     }
     return {**BEFORE, **metrics, **dict.fromkeys(declaration.conditions, str), **AFTER}
 
@@ -78,7 +78,7 @@ def rows_of(records: Iterable[Record], declaration: Declaration) -> Iterator[dic
             **empty,
             **_core(record),
             **_metrics(record, declaration),
-            **{name: None if one is None else str(one) for name, one in conditions.items()},
+            **{name: None if value is None else str(value) for name, value in conditions.items()},
         }
 
 
@@ -100,7 +100,7 @@ def _core(record: Record) -> dict[str, Value]:
         "verified": verification.passed if verification else None,
         "verified_elements": verification.verified_elements if verification else None,
         "compared_elements": verification.compared_elements if verification else None,
-        "warnings": " ".join(dict.fromkeys(one.kind for one in record.warnings)) or None,
+        "warnings": " ".join(dict.fromkeys(warning.kind for warning in record.warnings)) or None,
         "versions": json.dumps(record.versions),
         "price_usd": record.price_usd,
         "started_at": record.started_at,
@@ -133,7 +133,7 @@ def rate_of(declaration: Declaration) -> Metric | None:
     """Return the metric of throughput: the primary metric, else the first rate."""
     primary = declaration.primary_metric
     return next(
-        (one for one in (primary, *declaration.shared) if one.unit == PER_SECOND),
+        (metric for metric in (primary, *declaration.shared) if metric.unit == PER_SECOND),
         None,
     )
 
@@ -178,10 +178,12 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
         "int64": pa.int64(),
         "float64": pa.float64(),
     }
-    measured = [one for one in rounds if one.samples]
-    numbers = [one.round for one in measured for _ in next(iter(one.samples.values()))]
+    measured = [round for round in rounds if round.samples]
+    numbers = [round.round for round in measured for _ in next(iter(round.samples.values()))]
     table = {"round": pa.array(numbers, pa.int16())} | {
-        name: pa.array([value for one in measured for value in one.samples[name]]).cast(types[kind])
+        name: pa.array([value for round in measured for value in round.samples[name]]).cast(
+            types[kind]
+        )
         for name, kind in columns.items()
     }
     buffer = pa.BufferOutputStream()

@@ -162,4 +162,6 @@ def is_being_written(directory: Path, locks: Path = LOCKS) -> bool:
         return False
     # An arrow marks a process that only waits for a lock.
     fields = (line.split() for line in lines if "->" not in line)
-    return any(len(one) > 5 and one[5].rpartition(":")[2] == str(inode) for one in fields)
+    return any(
+        len(columns) > 5 and columns[5].rpartition(":")[2] == str(inode) for columns in fields
+    )

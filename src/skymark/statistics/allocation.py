@@ -121,25 +121,25 @@ class Allocation:
             start_s: expected time to start a process, by its name.
         """
         contests: dict[str, list[Standing]] = defaultdict(list)
-        for one in standings:
-            contests[one.contest].append(one)
+        for cell in standings:
+            contests[cell.contest].append(cell)
         waiting: dict[Need, list[tuple[int, Standing]]] = defaultdict(list)
         stops: dict[str, Stop] = {}
         for contest in contests.values():
             needs, ends = self._judged(contest)
             stops |= ends
             for need, cells in needs.items():
-                stops |= dict.fromkeys((one.name for one in cells), Stop.TIME)
+                stops |= dict.fromkeys((cell.name for cell in cells), Stop.TIME)
                 half = max(AT_ONCE, len(cells) // 2)
                 waiting[need] += [
-                    (place, one)
-                    for place, one in enumerate(cells)
-                    if need is Need.ROUNDS or place < half or one.rounds < FEW_ROUNDS
+                    (place, cell)
+                    for place, cell in enumerate(cells)
+                    if need is Need.ROUNDS or place < half or cell.rounds < FEW_ROUNDS
                 ]
         for need in sorted(waiting):
             if need is Need.ROUNDS:
                 waiting[need].sort(key=lambda entry: (entry[1].rounds, entry[0]))
-                in_order = [one for _, one in waiting[need]]
+                in_order = [cell for _, cell in waiting[need]]
             else:
                 in_order = _worthwhile(waiting[need], left_s, start_s)
             if names := _in_time(in_order, left_s, start_s):
@@ -151,43 +151,43 @@ class Allocation:
     ) -> tuple[dict[Need, list[Standing]], dict[str, Stop]]:
         """Return a contest's open cells by need, best first, and the rule that stops each other."""
         least = max(self.effort.min_rounds, 2)
-        begun = [one for one in contest if one.rounds >= (least if one.open else 2)]
+        begun = [cell for cell in contest if cell.rounds >= (least if cell.open else 2)]
         # Cells with a round that lacks the metric cannot be compared.
         ranking = sorted(filter(Standing.is_whole, begun), key=self._order)
-        behind = {one.name for one in ranking[1:] if self._is_behind(one, ranking[0])}
-        unknown, tied = self._undecided([one for one in ranking if one.name not in behind])
+        behind = {cell.name for cell in ranking[1:] if self._is_behind(cell, ranking[0])}
+        unknown, tied = self._undecided([cell for cell in ranking if cell.name not in behind])
         needs: dict[Need, list[Standing]] = defaultdict(list)
-        ends = {one.name: Stop.ROUNDS for one in begun if one.open and not one.is_whole()}
-        for one in (one for one in ranking if one.open):
-            if one.name in behind:
-                ends[one.name] = Stop.DECIDED
-            elif one.rounds >= self.effort.max_rounds:
-                ends[one.name] = Stop.ROUNDS
-            elif one.name in unknown:
-                needs[Need.PLACE].append(one)
-            elif not self._is_narrow(one):
-                few = one.rounds < FEW_ROUNDS
-                needs[Need.PLACE if few else Need.INTERVAL].append(one)
-            elif one.name in tied:
-                needs[Need.TIE].append(one)
+        ends = {cell.name: Stop.ROUNDS for cell in begun if cell.open and not cell.is_whole()}
+        for cell in (cell for cell in ranking if cell.open):
+            if cell.name in behind:
+                ends[cell.name] = Stop.DECIDED
+            elif cell.rounds >= self.effort.max_rounds:
+                ends[cell.name] = Stop.ROUNDS
+            elif cell.name in unknown:
+                needs[Need.PLACE].append(cell)
+            elif not self._is_narrow(cell):
+                few = cell.rounds < FEW_ROUNDS
+                needs[Need.PLACE if few else Need.INTERVAL].append(cell)
+            elif cell.name in tied:
+                needs[Need.TIE].append(cell)
             else:
-                ends[one.name] = Stop.INTERVAL
-        needs[Need.ROUNDS] = [one for one in contest if one.open and one.rounds < least]
+                ends[cell.name] = Stop.INTERVAL
+        needs[Need.ROUNDS] = [cell for cell in contest if cell.open and cell.rounds < least]
         return needs, ends
 
-    def _order(self, one: Standing) -> float:
-        value = figure_of(one.values, self.metric.scale).value
+    def _order(self, cell: Standing) -> float:
+        value = figure_of(cell.values, self.metric.scale).value
         return -value if self.metric.better == "higher" else value
 
-    def _is_narrow(self, one: Standing) -> bool:
-        width = figure_of(one.values, self.metric.scale).relative_half_width
+    def _is_narrow(self, cell: Standing) -> bool:
+        width = figure_of(cell.values, self.metric.scale).relative_half_width
         return width is not None and width <= self.effort.target_relative_interval
 
-    def _is_behind(self, one: Standing, best: Standing) -> bool:
+    def _is_behind(self, cell: Standing, best: Standing) -> bool:
         """Return whether a cell needs no more rounds, even if its interval is wide."""
-        if self.goal == "best" and self._compared(one, best) is Verdict.WORSE:
+        if self.goal == "best" and self._compared(cell, best) is Verdict.WORSE:
             return True
-        ratio = difference(one.values, best.values, self.metric).ratio
+        ratio = difference(cell.values, best.values, self.metric).ratio
         if ratio is None or ratio.low is None or ratio.high is None:
             return False
         if self.metric.better == "higher":
@@ -203,27 +203,27 @@ class Allocation:
         tied: set[str] = set()
         by_table = self.goal == "table"
         pairs = combinations(ranking, 2) if by_table else ((ranking[0], x) for x in ranking[1:])
-        for one, other in pairs:
-            if self._compared(one, other) is not Verdict.INCONCLUSIVE:
+        for cell, other in pairs:
+            if self._compared(cell, other) is not Verdict.INCONCLUSIVE:
                 continue
-            if self._is_equal(one, other, PRACTICAL):
-                tied |= {one.name, other.name}
+            if self._is_equal(cell, other, PRACTICAL):
+                tied |= {cell.name, other.name}
             else:
-                unknown |= {one.name, other.name}
+                unknown |= {cell.name, other.name}
         return unknown, tied
 
-    def _compared(self, one: Standing, other: Standing) -> Verdict:
+    def _compared(self, cell: Standing, other: Standing) -> Verdict:
         """Compare two cells at the rank confidence, without a practical margin."""
-        found = difference(
-            one.values, other.values, self.metric, practical=0.0, confidence=RANK_CONFIDENCE
+        result = difference(
+            cell.values, other.values, self.metric, practical=0.0, confidence=RANK_CONFIDENCE
         )
-        if found.is_real or self._is_equal(one, other, NEGLIGIBLE):
-            return found.verdict if found.is_real else Verdict.NO_DIFFERENCE
+        if result.is_real or self._is_equal(cell, other, NEGLIGIBLE):
+            return result.verdict if result.is_real else Verdict.NO_DIFFERENCE
         return Verdict.INCONCLUSIVE
 
-    def _is_equal(self, one: Standing, other: Standing, margin: float) -> bool:
-        found = difference(one.values, other.values, self.metric, practical=margin)
-        return found.verdict is Verdict.NO_DIFFERENCE
+    def _is_equal(self, cell: Standing, other: Standing, margin: float) -> bool:
+        result = difference(cell.values, other.values, self.metric, practical=margin)
+        return result.verdict is Verdict.NO_DIFFERENCE
 
 
 def _width(rounds: int) -> float:
@@ -242,19 +242,19 @@ def _worthwhile(
         start_s: expected time to start a process, by its name; cells of one process share it.
     """
 
-    def cost_s(one: Standing, sharing: int = 1) -> float:
-        return one.round_s + start_s.get(one.process, 0.0) / sharing
+    def cost_s(cell: Standing, sharing: int = 1) -> float:
+        return cell.round_s + start_s.get(cell.process, 0.0) / sharing
 
-    cells = [(place, one) for place, one in waiting if cost_s(one) <= left_s]
-    sharing = Counter(one.process for _, one in cells)
+    cells = [(place, cell) for place, cell in waiting if cost_s(cell) <= left_s]
+    sharing = Counter(cell.process for _, cell in cells)
 
-    def per_second(one: Standing) -> float:
-        seconds = cost_s(one, sharing[one.process])
-        return one.narrowing() / seconds if seconds else math.inf
+    def per_second(cell: Standing) -> float:
+        seconds = cost_s(cell, sharing[cell.process])
+        return cell.narrowing() / seconds if seconds else math.inf
 
-    most = max((per_second(one) for _, one in cells), default=0.0)
+    most = max((per_second(cell) for _, cell in cells), default=0.0)
     chosen = [entry for entry in cells if per_second(entry[1]) >= WORTHWHILE * most]
-    return [one for _, one in sorted(chosen, key=lambda entry: (-per_second(entry[1]), entry[0]))]
+    return [cell for _, cell in sorted(chosen, key=lambda entry: (-per_second(entry[1]), entry[0]))]
 
 
 def _in_time(
@@ -263,11 +263,11 @@ def _in_time(
     """Return the cells whose rounds end in time and the cells without a round, in order."""
     chosen: list[str] = []
     started: set[str] = set()
-    for one in waiting:
-        cost_s = one.round_s + (0.0 if one.process in started else start_s.get(one.process, 0.0))
-        if one.rounds and cost_s > left_s:
+    for cell in waiting:
+        cost_s = cell.round_s + (0.0 if cell.process in started else start_s.get(cell.process, 0.0))
+        if cell.rounds and cost_s > left_s:
             continue
         left_s -= cost_s
-        started.add(one.process)
-        chosen.append(one.name)
+        started.add(cell.process)
+        chosen.append(cell.name)
     return tuple(chosen)

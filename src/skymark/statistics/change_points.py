@@ -44,7 +44,7 @@ def change_points(
         practical: smallest relative difference that counts.
     """
     logarithmic = metric.scale != "linear" and min(values, default=0.0) > 0
-    numbers = [math.log(one) for one in values] if logarithmic else list(values)
+    numbers = [math.log(number) for number in values] if logarithmic else list(values)
     bounds = [0, *_best_parting(numbers, _noise_variance(numbers)), len(numbers)]
     levels = [values[begin:end] for begin, end in pairwise(bounds)]
     if metric.scale == "exact":
@@ -68,7 +68,7 @@ def _best_parting(numbers: Sequence[float], variance: float) -> list[int]:
     if count < 2 * SHORTEST:
         return []
     sums = list(accumulate(numbers, initial=0.0))
-    squares = list(accumulate((one * one for one in numbers), initial=0.0))
+    squares = list(accumulate((number * number for number in numbers), initial=0.0))
     penalty = PENALTY * math.log(count) * variance
 
     def within(begin: int, end: int) -> float:
@@ -126,7 +126,7 @@ def common_change(changes: Sequence[float]) -> CommonChange | None:
     if len(changes) < LEAST:
         return None
     middle = median(changes)
-    spread = DEVIATION * median(abs(one - middle) for one in changes)
+    spread = DEVIATION * median(abs(change - middle) for change in changes)
     error = math.sqrt(math.pi / 2 / len(changes)) * spread
     return CommonChange(middle, error, len(changes) - 1.0)
 
@@ -144,13 +144,13 @@ class BesideOthers(Contrast):
         Args:
             more: additional rounds per side; they do not narrow the common change.
         """
-        found = self.own.error_after(more)
-        if found is None:
+        own = self.own.error_after(more)
+        if own is None:
             return None
-        parts = (found, (self.others.error, self.others.degrees))
+        parts = (own, (self.others.error, self.others.degrees))
         total = sum(error**2 for error, _ in parts)
         spread = sum(error**4 / degrees for error, degrees in parts)
-        return math.sqrt(total), total**2 / spread if spread else found[1]
+        return math.sqrt(total), total**2 / spread if spread else own[1]
 
 
 def beside(own: Contrast, others: CommonChange) -> BesideOthers:

@@ -39,16 +39,16 @@ class Contrast(ABC):
 
     def half_width(self, confidence: float = CONFIDENCE) -> float | None:
         """Return the half-width of the change's interval; None if it is unknown."""
-        found = self.error_after()
-        return None if found is None else student_quantile(found[1], confidence) * found[0]
+        known = self.error_after()
+        return None if known is None else student_quantile(known[1], confidence) * known[0]
 
     @property
     def p_value(self) -> float | None:
         """Probability of a change of this size or larger by chance alone."""
-        found = self.error_after()
-        if found is None:
+        known = self.error_after()
+        if known is None:
             return None
-        error, degrees = found
+        error, degrees = known
         if error == 0:
             return 0.0 if self.change else 1.0
         return student_p_value(self.change / error, degrees)
@@ -74,7 +74,7 @@ class UnpairedContrast(Contrast):
         if self.variances is None:
             return None
         counts = [count + more for count in self.counts]
-        parts = [one / count for one, count in zip(self.variances, counts, strict=True)]
+        parts = [variance / count for variance, count in zip(self.variances, counts, strict=True)]
         total = sum(parts)
         spread = sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
         # The squares of tiny numbers vanish.
@@ -132,7 +132,7 @@ def paired_contrast(
     On the log scale each pair gives the logarithm of its ratio.
     """
     ours, theirs, centre = _on_scale(candidate, reference, metric)
-    differences = [one - other for one, other in zip(ours, theirs, strict=True)]
+    differences = [value - partner for value, partner in zip(ours, theirs, strict=True)]
     return PairedContrast(
         change=fmean(differences),
         margin=_margin(centre, practical),
@@ -147,7 +147,11 @@ def _on_scale(
 ) -> tuple[Sequence[float], Sequence[float], float | None]:
     """Return both sides on the metric's scale, and the reference's mean on the linear one."""
     if metric.scale == "log" and min(candidate) > 0 and min(reference) > 0:
-        return [math.log(one) for one in candidate], [math.log(one) for one in reference], None
+        return (
+            [math.log(value) for value in candidate],
+            [math.log(value) for value in reference],
+            None,
+        )
     return candidate, reference, fmean(reference)
 
 
@@ -260,34 +264,34 @@ def paired_difference(
     return difference_of(paired_contrast(candidate, reference, metric, practical), metric)
 
 
-def agreed(found: Difference, other: Contrast, metric: Metric) -> Difference:
+def agreed(result: Difference, other: Contrast, metric: Metric) -> Difference:
     """Make a difference inconclusive unless another contrast has the same verdict.
 
     Both tests have to reject, so the larger p-value counts (Berger, "Multiparameter hypothesis
     testing and acceptance sampling", Technometrics 24, 1982).
     """
     verdict = verdict_of(other, metric)
-    known = [one for one in (found.p_value, other.p_value) if one is not None]
-    return found.model_copy(
+    known = [p_value for p_value in (result.p_value, other.p_value) if p_value is not None]
+    return result.model_copy(
         update={
-            "verdict": found.verdict if verdict is found.verdict else Verdict.INCONCLUSIVE,
+            "verdict": result.verdict if verdict is result.verdict else Verdict.INCONCLUSIVE,
             "p_value": max(known, default=None),
         }
     )
 
 
-def difference_of(found: Contrast, metric: Metric, confidence: float = CONFIDENCE) -> Difference:
+def difference_of(contrast: Contrast, metric: Metric, confidence: float = CONFIDENCE) -> Difference:
     """Return the difference that a contrast of a varying metric shows."""
-    change, half = found.change, found.half_width(confidence)
+    change, half = contrast.change, contrast.half_width(confidence)
     places = (change,) if half is None else (change, change - half, change + half)
-    if found.centre is None:
+    if contrast.centre is None:
         ratios = [math.exp(min(place, LARGEST_LOG)) for place in places]
     else:
-        ratios = [1 + place / found.centre for place in places] if found.centre else []
+        ratios = [1 + place / contrast.centre for place in places] if contrast.centre else []
     return Difference(
         ratio=_figure(ratios),
-        verdict=_verdict(change, half, found.margin, metric),
-        p_value=found.p_value,
+        verdict=_verdict(change, half, contrast.margin, metric),
+        p_value=contrast.p_value,
     )
 
 
@@ -296,8 +300,8 @@ def is_shown(candidate: Sequence[float], reference: Sequence[float], metric: Met
     _refuse_empty(candidate, reference)
     if metric.scale == "exact":
         return candidate[-1] != reference[-1]
-    found = contrast(candidate, reference, metric, PRACTICAL)
-    return _verdict(found.change, found.half_width(), found.margin, metric) in REAL
+    result = contrast(candidate, reference, metric, PRACTICAL)
+    return _verdict(result.change, result.half_width(), result.margin, metric) in REAL
 
 
 def _refuse_empty(candidate: Sequence[float], reference: Sequence[float]) -> None:
@@ -322,9 +326,9 @@ def _figure(ratios: Sequence[float]) -> Figure | None:
     return Figure(value=value, low=min(ends, default=None), high=max(ends, default=None))
 
 
-def verdict_of(found: Contrast, metric: Metric) -> Verdict:
+def verdict_of(contrast: Contrast, metric: Metric) -> Verdict:
     """Return the verdict of a contrast at 95 % confidence."""
-    return _verdict(found.change, found.half_width(), found.margin, metric)
+    return _verdict(contrast.change, contrast.half_width(), contrast.margin, metric)
 
 
 def _verdict(change: float, half: float | None, margin: float, metric: Metric) -> Verdict:
@@ -366,21 +370,24 @@ def corrected(differences: Sequence[Difference]) -> list[Difference]:
     Differences that lose significance become inconclusive. Exact metrics keep their verdicts and do
     not count as comparisons. *No difference* keeps its verdict, too: it has its own proof.
     """
-    tested = [(one, one.p_value) for one in differences if one.p_value is not None]
+    tested = [(result, result.p_value) for result in differences if result.p_value is not None]
     adjusted = iter(holm([p_value for _, p_value in tested]))
-    return [one if one.p_value is None else _corrected(one, next(adjusted)) for one in differences]
+    return [
+        result if result.p_value is None else _corrected(result, next(adjusted))
+        for result in differences
+    ]
 
 
 def confidence_of_next(differences: Sequence[Difference]) -> float:
     """Return the confidence that the next corrected difference needs to be significant."""
-    left = sum(one.p_value is not None and not one.is_real for one in differences)
+    left = sum(result.p_value is not None and not result.is_real for result in differences)
     return 1 - ERROR / max(left, 1)
 
 
-def _corrected(found: Difference, p_value: float) -> Difference:
-    lost = found.is_real and p_value > ERROR
-    verdict = Verdict.INCONCLUSIVE if lost else found.verdict
-    return found.model_copy(update={"verdict": verdict, "corrected_p_value": p_value})
+def _corrected(result: Difference, p_value: float) -> Difference:
+    lost = result.is_real and p_value > ERROR
+    verdict = Verdict.INCONCLUSIVE if lost else result.verdict
+    return result.model_copy(update={"verdict": verdict, "corrected_p_value": p_value})
 
 
 def paired_values(
@@ -398,7 +405,7 @@ def paired_values(
 
 def pair_count(candidate: Sequence[Round], baseline: Sequence[Round]) -> int:
     """Return the number of pairs of two sides."""
-    return len({one.round for one in candidate} & {one.round for one in baseline})
+    return len({round.round for round in candidate} & {round.round for round in baseline})
 
 
 def enough_pairs(
@@ -415,12 +422,12 @@ def enough_pairs(
         return Stop.ROUNDS
     if count < max(effort.min_rounds, 1) or len(ours) < count:
         return None
-    found = paired_contrast(ours, theirs, metric, PAIRED_PRACTICAL)
-    half = found.half_width()
-    scale = 1.0 if found.centre is None else abs(found.centre)
+    ratio = paired_contrast(ours, theirs, metric, PAIRED_PRACTICAL)
+    half = ratio.half_width()
+    scale = 1.0 if ratio.centre is None else abs(ratio.centre)
     is_narrow = half is not None and half <= effort.target_relative_interval * scale
     return Stop.INTERVAL if is_narrow else None
 
 
 def _by_number(rounds: Sequence[Round], name: str) -> Mapping[int, float]:
-    return {one.round: one.metrics[name] for one in rounds if name in one.metrics}
+    return {round.round: round.metrics[name] for round in rounds if name in round.metrics}

@@ -72,17 +72,17 @@ def figures_of(rounds: Sequence[Round], metrics: Iterable[Metric]) -> dict[str, 
     The suite computes pooled metrics itself. Undeclared metrics and metrics of some scenarios are
     read from the rounds that have them.
     """
-    found: dict[str, Figure] = {}
-    declared = {one.name: one for one in metrics}
-    names = dict.fromkeys((*declared, *(name for one in rounds for name in one.metrics)))
+    figures: dict[str, Figure] = {}
+    declared = {metric.name: metric for metric in metrics}
+    names = dict.fromkeys((*declared, *(name for round in rounds for name in round.metrics)))
     for name in names:
         metric = declared.get(name)
-        values = [one.metrics[name] for one in rounds if name in one.metrics]
+        values = [round.metrics[name] for round in rounds if name in round.metrics]
         partial = len(values) < len(rounds) and metric is not None and not metric.own
         if not values or partial or (metric is not None and metric.pooled):
             continue
-        found[name] = figure_of(values, metric.scale if metric is not None else "log")
-    return found
+        figures[name] = figure_of(values, metric.scale if metric is not None else "log")
+    return figures
 
 
 def figure_of(values: Sequence[float], scale: Scale) -> Figure:
@@ -106,7 +106,7 @@ def is_precise_enough(rounds: Sequence[Round], metric: Metric, effort: Effort) -
         return True
     if len(rounds) < max(effort.min_rounds, 1):
         return False
-    values = [one.metrics[metric.name] for one in rounds if metric.name in one.metrics]
+    values = [round.metrics[metric.name] for round in rounds if metric.name in round.metrics]
     if len(values) < len(rounds):
         return False
     width = figure_of(values, metric.scale).relative_half_width

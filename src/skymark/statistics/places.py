@@ -34,16 +34,16 @@ def places_of(count: int, is_shown: Callable[[int, int], bool]) -> list[PlaceRan
     better, worse = [0] * count, [0] * count
     reach = list(range(count))
     """For each item, the last item that is not significantly worse."""
-    for one in range(count):
-        for other in range(one + 1, count):
-            if is_shown(one, other):
+    for item in range(count):
+        for other in range(item + 1, count):
+            if is_shown(item, other):
                 better[other] += 1
-                worse[one] += 1
+                worse[item] += 1
             else:
-                reach[one] = other
+                reach[item] = other
     places, group, furthest = [], -1, -1
-    for one in range(count):
-        group += one > furthest
-        furthest = max(furthest, reach[one])
-        places.append(PlaceRange(better[one] + 1, count - worse[one], group))
+    for item in range(count):
+        group += item > furthest
+        furthest = max(furthest, reach[item])
+        places.append(PlaceRange(better[item] + 1, count - worse[item], group))
     return places

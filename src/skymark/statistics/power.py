@@ -20,7 +20,7 @@ MOST_ROUNDS = 1024
 NORMAL = NormalDist()
 
 
-def probability_of_verdict(found: Contrast, more: int, confidence: float = CONFIDENCE) -> float:
+def probability_of_verdict(contrast: Contrast, more: int, confidence: float = CONFIDENCE) -> float:
     """Return the probability that more rounds on each side lead to a verdict.
 
     The observed change and spread are assumed to be true. A verdict is a significant change beyond
@@ -29,46 +29,46 @@ def probability_of_verdict(found: Contrast, more: int, confidence: float = CONFI
     power approach", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987).
 
     Args:
-        found: the contrast, with a known spread.
+        contrast: with a known spread.
         more: additional rounds per side.
         confidence: of the interval that must exclude 0; higher for many comparisons.
 
     Raises:
         ValueError: a side has one round, so its spread is unknown.
     """
-    known = found.error_after(more)
+    known = contrast.error_after(more)
     if known is None:
         raise ValueError("a single round tells nothing of the spread between rounds")
     error, degrees = known
-    change = abs(found.change)
+    change = abs(contrast.change)
     if error == 0:
         return 1.0
-    least = max(student_quantile(degrees, confidence) * error, found.margin)
-    most = found.margin - student_quantile(degrees) * error
+    least = max(student_quantile(degrees, confidence) * error, contrast.margin)
+    most = contrast.margin - student_quantile(degrees) * error
     shown = NORMAL.cdf((change - least) / error) + NORMAL.cdf((-change - least) / error)
     if most <= 0:
         return shown
     return shown + NORMAL.cdf((most - change) / error) - NORMAL.cdf((-most - change) / error)
 
 
-def rounds_to_verdict(found: Contrast, confidence: float = CONFIDENCE) -> int | None:
+def rounds_to_verdict(contrast: Contrast, confidence: float = CONFIDENCE) -> int | None:
     """Return the additional rounds per side for a verdict with 80 % probability.
 
     Returns:
         At least 1. None if a side has one round, or if 1,024 are too few, as for a change at the
         margin itself.
     """
-    if found.error_after(1) is None:
+    if contrast.error_after(1) is None:
         return None
     enough = 1
-    while probability_of_verdict(found, enough, confidence) < POWER:
+    while probability_of_verdict(contrast, enough, confidence) < POWER:
         enough *= 2
         if enough > MOST_ROUNDS:
             return None
     few = enough // 2
     while enough - few > 1:
         middle = (few + enough) // 2
-        if probability_of_verdict(found, middle, confidence) < POWER:
+        if probability_of_verdict(contrast, middle, confidence) < POWER:
             few = middle
         else:
             enough = middle
@@ -105,7 +105,7 @@ def detections(
     """
     if len(rounds) < 2:
         raise ValueError("the spread between rounds needs two of them")
-    variance = sample_variance([math.log(one) for one in rounds])
+    variance = sample_variance([math.log(time_s) for time_s in rounds])
     return tuple(_detection(effect, variance, round_s) for effect in effects)
 
 

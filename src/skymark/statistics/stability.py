@@ -42,7 +42,7 @@ class CheckedRounds:
     @cached_property
     def values(self) -> list[float]:
         """The metric in each round; positive."""
-        return [one.metrics[self.metric.name] for one in self.rounds]
+        return [round.metrics[self.metric.name] for round in self.rounds]
 
 
 def warnings_of(
@@ -54,11 +54,11 @@ def warnings_of(
     """
     if not rounds or metric.scale == "exact":
         return ()
-    if any(one.metrics.get(metric.name, 0.0) <= 0 for one in rounds):
+    if any(round.metrics.get(metric.name, 0.0) <= 0 for round in rounds):
         return ()
     seen = CheckedRounds(rounds, effort, metric)
-    found = (check(seen) for check in CHECKS)
-    return tuple(warning for warning in found if warning is not None)
+    warnings = (check(seen) for check in CHECKS)
+    return tuple(warning for warning in warnings if warning is not None)
 
 
 def no_interval(seen: CheckedRounds) -> StabilityWarning | None:
@@ -129,8 +129,8 @@ def outliers(seen: CheckedRounds) -> StabilityWarning | None:
     centre = median(logs)
     spread = 1.4826 * median(abs(log - centre) for log in logs)
     far = [
-        one.round
-        for one, log in zip(seen.rounds, logs, strict=True)
+        round.round
+        for round, log in zip(seen.rounds, logs, strict=True)
         if abs(log - centre) > max(OUTLIER_SCORE * spread, math.log1p(PRACTICAL))
     ]
     if not far or len(far) * 3 > len(seen.rounds):
@@ -170,7 +170,7 @@ def two_speeds(seen: CheckedRounds) -> StabilityWarning | None:
 
 def short_region(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of a timed region so short that one interruption shows."""
-    shortest = min(one.timed_ns for one in seen.rounds) / 1e9
+    shortest = min(round.timed_ns for round in seen.rounds) / 1e9
     if shortest >= SHORT_REGION_S:
         return None
     return StabilityWarning(

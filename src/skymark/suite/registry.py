@@ -20,15 +20,15 @@ docstring is their help: it is read without importing the module."""
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
-    for one in extensions(GROUP):
-        if one.name in found and found[one.name].value != one.value:
+    points: dict[str, EntryPoint] = {}
+    for point in extensions(GROUP):
+        if point.name in points and points[point.name].value != point.value:
             raise UsageError(
-                f"two packages have a suite {one.name!r}: {found[one.name].value} and {one.value}; "
-                "remove one of them"
+                f"two packages have a suite {point.name!r}: {points[point.name].value} and "
+                f"{point.value}; remove one of them"
             )
-        found[one.name] = one
-    return dict(sorted(found.items()))
+        points[point.name] = point
+    return dict(sorted(points.items()))
 
 
 def suites_with_commands() -> tuple[EntryPoint, ...]:

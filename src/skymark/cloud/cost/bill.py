@@ -71,8 +71,8 @@ class Bill(Frozen):
 
 def bill_of_last(costs: Sequence[MachineCost], machines: HiredMachines | None) -> Bill | None:
     """Return the bill of the last cluster that had a name; None if none had it."""
-    lived = [one for one in costs if one.seconds]
-    return bill_of_all(sorted(lived, key=lambda one: one.launched_at_s)[-1:], machines)
+    lived = [cost for cost in costs if cost.seconds]
+    return bill_of_all(sorted(lived, key=lambda cost: cost.launched_at_s)[-1:], machines)
 
 
 def bill_of_all(costs: Sequence[MachineCost], machines: HiredMachines | None) -> Bill | None:
@@ -83,10 +83,10 @@ def bill_of_all(costs: Sequence[MachineCost], machines: HiredMachines | None) ->
         machines: as they were hired; their price counts where the provider told it, and where
             SkyPilot has none.
     """
-    seconds = sum(one.seconds for one in costs)
+    seconds = sum(cost.seconds for cost in costs)
     if not seconds:
         return None
-    prices_usd = [one.price_usd for one in costs if one.price_usd is not None]
+    prices_usd = [cost.price_usd for cost in costs if cost.price_usd is not None]
     told = machines is not None and machines.price_from == "provider"
     if told or len(prices_usd) < len(costs):
         return bill_of_time(seconds, machines)
@@ -96,7 +96,7 @@ def bill_of_all(costs: Sequence[MachineCost], machines: HiredMachines | None) ->
 
 
 def bill_of_time(seconds: float, machines: HiredMachines | None) -> Bill:
-    """Return the bill of machines that were there for so long."""
+    """Return the bill of machines for a length of time."""
     hourly_usd = None if machines is None else machines.hourly_price_usd
     return Bill(
         hourly_price_usd=hourly_usd,
@@ -172,7 +172,7 @@ END_S = 10
 
 
 def ending(idle_minutes: int, *, stays: bool = False) -> Span:
-    """Return the time to bring results home and end the machine.
+    """Return the time to download results and end the machine.
 
     SkyPilot's idle timer looks once a minute, and counts from its last look at a running job: half
     a minute before the job's end on average (its ``skylet/events.py``, 0.14). At worst the run uses

@@ -37,7 +37,7 @@ class Offer(Frozen):
     spot: bool
     hourly_price_usd: float
     catalogue_price_usd: float | None = None
-    """Price that SkyPilot goes by, where that is another one."""
+    """SkyPilot's price, if it differs."""
     price_from: str = "catalogue"
     """``catalogue``; ``provider`` where it told its price itself; ``on demand`` where the catalogue
     has 0 for a spot machine, which is no price; ``own`` for a cluster of the user's own, which
@@ -72,7 +72,7 @@ class Workers(Frozen):
     """The GPUs of a machine, and the workers that use them."""
 
     kind: str
-    """Of the GPUs, such as ``H100``."""
+    """Name of the GPUs, such as ``H100``."""
     gpus: int
     working: int
     slots: int = 1
@@ -132,7 +132,7 @@ class Quote(Frozen):
         return self.cost_of(self.cheapest)
 
     def cost_of(self, offer: Offer) -> Cost:
-        """Return the cost on one of the machines, of all nodes."""
+        """Return the cost of all nodes on one kind of machine."""
         hourly_usd, billed = offer.hourly_price_usd, self.machine_time
         return Cost(
             low_usd=hourly_usd * billed.low_s / 3600,
@@ -155,10 +155,10 @@ class Quote(Frozen):
     def agreed_price_usd(self, instance_type: str, max_cost_usd: float | None) -> float | None:
         """Return the highest price per hour and node that a kind of machine was agreed on at."""
         prices_usd = [
-            one.hourly_price_usd
-            for one in self.offers
-            if one.instance_type == instance_type
-            and (max_cost_usd is None or self.allows(one.hourly_price_usd, max_cost_usd))
+            offer.hourly_price_usd
+            for offer in self.offers
+            if offer.instance_type == instance_type
+            and (max_cost_usd is None or self.allows(offer.hourly_price_usd, max_cost_usd))
         ]
         return max(prices_usd, default=None)
 
@@ -175,18 +175,18 @@ def quote_for(
     split: Split = ALONE,
     parts: Collection[int] | None = None,
 ) -> Quote:
-    """Return the cost of a plan on the machines that would do.
+    """Return the cost of a plan on each suitable machine.
 
     Args:
-        prices: of those machines.
+        prices: of the machines.
         plan: the cells.
-        nodes: machines that share it.
+        nodes: number of machines that share it.
         history: earlier runs.
         deadline_s: most seconds for set-up and run together.
-        idle_minutes: without a job, after which the machine ends itself if nobody else does.
-        stays: whether nobody ends the machine before.
-        split: of the plan between the machines; the one that takes longest decides the time.
-        parts: of the split, each on a machine that ends with its part; None for all of them, on
+        idle_minutes: minutes without a job after which the machine ends itself.
+        stays: whether only the idle timer ends the machine.
+        split: of the plan between the machines; the slowest machine decides the time.
+        parts: of the split, each on a machine that ends with its part. None for all parts, on
             machines that end together.
     """
     return Quote(
@@ -219,7 +219,7 @@ def workers_of(plan: Plan, machine: Offer, working: int = 1, slots: int = 1) -> 
         return None
     if not suite_named(plan.suite).shares_machine:
         return None
-    said = {one.cell.specification.get("precision") for one in plan.runnable}
+    said = {cell.cell.specification.get("precision") for cell in plan.runnable}
     precision = str(said.pop()) if len(said) == 1 and None not in said else None
     return Workers(kind=kind, gpus=gpus, working=working, slots=slots, precision=precision)
 
@@ -246,7 +246,7 @@ def with_slots(
 
 
 ROUNDING_USD = 1e-9
-"""Prices are decimal and sums are binary: a figure this little above another one equals it."""
+"""Tolerance of comparisons: prices are decimal, and sums are binary."""
 
 
 def at_most(usd: float) -> str:
@@ -263,9 +263,8 @@ def as_given(usd: float) -> str:
 def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
     """Refuse a run that may cost more than a ceiling on the cheapest machine.
 
-    What counts is the high figure, which a deadline limits; equal to the ceiling is allowed, and
-    so is a ceiling that is equal to the figure as it is shown, which is rounded up. Where the
-    ceiling limits the time, the expected figure counts.
+    The high figure counts, which a deadline limits. It may equal the ceiling, also after it is
+    rounded up for display. If the ceiling limits the time, the expected figure counts.
 
     Returns:
         The machines that stay below it at worst, as the cheapest one does.

@@ -1,1 +1,1 @@
-"""The lifecycle of a run on a rented machine: price, hire, run, bring home, verify, end, bill."""
+"""Lifecycle of a run on a rented machine: price, hire, run, download, verify, end, bill."""

@@ -54,7 +54,7 @@ class RequestInFlight:
 
 @dataclass(frozen=True)
 class ClusterQueue:
-    """The queue of a cluster, which jobs are asked into by name."""
+    """Queue of a cluster, into which jobs are submitted by name."""
 
     cluster: str
     tasks: Mapping[str, Any]
@@ -81,17 +81,16 @@ def put_in_order(
     granted: Callable[[str, MachineJob], None],
     in_flight: int = IN_FLIGHT,
 ) -> None:
-    """Put jobs into a queue; at the first refusal, or Ctrl-C, no further one is asked for.
+    """Put jobs into a queue; stop at the first refusal, or at Ctrl-C.
 
     Args:
-        names: of the jobs, in the order in which they are asked for.
+        names: of the jobs, in order of submission.
         queue: takes them.
-        granted: told of each that is in the queue, also of those that were on their way when
-            another was refused.
-        in_flight: requests at once.
+        granted: gets each job in the queue, including requests in flight at a refusal.
+        in_flight: number of parallel requests.
 
     Raises:
-        SkymarkError: one was refused; those that were asked for and not granted are taken back.
+        SkymarkError: a job was refused; pending requests are cancelled.
     """
     left = deque(names)
     asked: dict[str, Any] = {}
@@ -119,7 +118,7 @@ def _ask(name: str, queue: ClusterQueue, asked: dict[str, Any]) -> None:
 def _take_back(
     asked: Mapping[str, Any], queue: ClusterQueue, granted: Callable[[str, MachineJob], None]
 ) -> None:
-    """Take requests back, and tell of those that were granted before."""
+    """Cancel requests, and report requests that were granted before."""
     try:
         queue.take_back(list(asked.values()))
     except SkymarkError:

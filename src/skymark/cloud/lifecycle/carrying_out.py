@@ -1,4 +1,4 @@
-"""The lifecycle of one run, the same in every place: hire, run, bring home, verify, end, bill."""
+"""Lifecycle of one run, equal on every kind of machine: hire, run, download, verify, end, bill."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from skymark.rundir.newest import point_at
 def carry_out(
     quoted: Quoted, place: Place, callbacks: Callbacks, results: Path
 ) -> Ended | Kept | Left:
-    """Hire the machine, run, bring the results home, end the machine, prove it and bill it.
+    """Hire the machine, run, download the results, end the machine, prove and bill it.
 
-    Whatever happens after hiring, the machine is ended before this returns or raises, unless it
-    has results that are verified nowhere else, the user leaves it running, or it is to stay.
+    The machine is always ended before this returns or raises, with three exceptions: it has results
+    that are verified nowhere else, the user leaves it running, or it is to stay.
 
     Args:
         quoted: with its price agreed.
-        place: where it runs.
+        place: the cluster or managed job.
         callbacks: progress, output and interruption.
-        results: directory of runs; this one gets a directory of its own there.
+        results: parent directory of the run's directory.
 
     Raises:
-        NameTakenError: another launch has a machine of that name; this one touches nothing of it.
+        NameTakenError: another launch uses that name; its machine is not touched.
         StillBillingError: the machine does not end.
     """
     place.claim(quoted)
@@ -63,10 +63,10 @@ def carry_out(
 
 
 def wind_up(finished: Finished, place: Place, callbacks: Callbacks, results: Path) -> Ended | Kept:
-    """Bring the results of a finished run home, end its machine and bill it.
+    """Download the results of a finished run, end its machine and bill it.
 
-    The machine is kept where what it measured is verified neither here nor in a store. The first
-    Ctrl-C waits until that is done, a second one leaves the results on the machine.
+    The machine stays if its results are not verified here or in a store. The first Ctrl-C waits for
+    the download; a second Ctrl-C leaves the results on the machine.
 
     Raises:
         StillBillingError: the machine does not end.
@@ -89,7 +89,7 @@ def _wound_up(
         try:
             retrieved = _retrieve(finished, place, callbacks, results)
         except KeyboardInterrupt:
-            problem = "it was interrupted while the results came home"
+            problem = "it was interrupted during the download of the results"
             retrieved = Retrieved(finished, problems=(problem,), safe=not finished.begun)
         if not retrieved.safe:
             return place.keep(retrieved)
@@ -113,7 +113,7 @@ def _hire(quoted: Quoted, place: Place, callbacks: Callbacks) -> Hired | Finishe
 
 
 def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) -> Finished | Left:
-    """Follow the run to its end. Whatever happens, its results are still to come home."""
+    """Follow the run to its end. In any case its results still have to be downloaded."""
     run = quoted.run
     try:
         alone = run.machine.nodes == 1
@@ -132,7 +132,7 @@ def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) ->
     if end is JobEnd.SUCCEEDED:
         return Finished(run, end=end)
     if end is JobEnd.UNSTORED:
-        reason = "a store takes nothing, and the results come home from the machine instead"
+        reason = "a store takes no files, so the results come from the machine instead"
     why = f": {reason}" if reason else ""
     return Finished(run, end=end, problems=(f"the run on {run.name} {end.value}{why}",))
 

@@ -1,4 +1,4 @@
-"""Copy a run from the machines that it ran on, again until it is what lies there."""
+"""Copying of a run from its machines, repeated until the copies match."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def bring_home(
 def _copy(
     run: RentedRun, staging: Path, whole: Path, running: Callable[[str], int | None]
 ) -> ReturnedResults | None:
-    """Copy the parts of a run from their machines, make them one, and compare it with them.
+    """Copy the parts of a run from their machines, merge them, and compare the result.
 
-    Where a machine is lost, what a store has of the run is one more part.
+    If a machine is lost, the run's files in a store are one more part.
     """
     parts = _parts(run, staging)
     silent: dict[int, UnreachableError] = {}
@@ -138,10 +138,10 @@ def _with_what_came(
 
 
 def _take(run: RentedRun, node: int, place: Path) -> tuple[list[str], list[str]]:
-    """Copy the files of a run from a node, the small ones first; returns their paths.
+    """Copy the files of a run from a node, small files first.
 
     Returns:
-        The paths that came, and those that were left there: no regular files, or too large.
+        The copied paths, and the paths left there: too large, or no regular files.
     """
     sizes, left = _listed(run, node, place)
     there = f"{host(run.name, node)}:{RESULTS}/"
@@ -201,7 +201,7 @@ def _step_of(run: RentedRun, path: str) -> tuple[str, ...]:
 
 
 def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
-    """Give a run its directory; what is there already is replaced by what is proved better only."""
+    """Move a run to its directory; only a better verified run replaces an existing one."""
     if not directory.exists():
         whole.rename(directory)
     elif better:
@@ -219,9 +219,9 @@ def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
 def _unequal(
     run: RentedRun, directory: Path, taken: Mapping[int, Sequence[str]], staging: Path
 ) -> tuple[str, ...]:
-    """Return the files of a run that are not what lies on its machines, compared by checksum.
+    """Return the files of a run that differ from its machines' files, by checksum.
 
-    The manifest and the list of digests here are those of the whole, and other than a machine's.
+    The local manifest and list of digests cover the whole run, so they differ from a machine's.
     """
     ours = {name for name in (MANIFEST, SUMS) if (directory / name).is_file()}
     found: list[str] = []

@@ -12,17 +12,17 @@ LOOKS = 3
 """The fewest looks that prove anything."""
 
 _Moment = tuple[float, float]
-"""When a provider was asked, and when it had answered, in s."""
+"""Times of the question to a provider and of its answer, in s."""
 
 
 class Disappearance:
-    """What a provider's list said of machines, look by look.
+    """Evidence from a provider's lists that machines are gone.
 
-    Gone are those that were about to end, by the list, and then were no longer on it; and those
-    of which it said for `QUIET_S` that none runs. A machine that runs refutes what came before.
+    A machine is gone if a list shows it ending and a later list lacks it, or if for `QUIET_S` no
+    list shows it running. A running machine refutes earlier evidence.
 
     Args:
-        ids: of the machines, as far as they are known.
+        ids: known ids of the machines.
         quiet_s: in place of `QUIET_S`.
         dropped_s: in place of `DROPPED_S`.
     """
@@ -31,7 +31,7 @@ class Disappearance:
         self, ids: Iterable[str] = (), quiet_s: float = QUIET_S, dropped_s: float = DROPPED_S
     ) -> None:
         self.ids = set(ids)
-        """Those that were ever listed, too."""
+        """Ids of the machines, including all that were ever listed."""
         self.running: frozenset[str] = frozenset()
         """By the last look."""
         self._quiet_s = quiet_s
@@ -44,12 +44,12 @@ class Disappearance:
         """Moments of the looks since one was last listed."""
 
     def look(self, listed: Mapping[str, bool], asked_s: float, answered_s: float) -> None:
-        """Take in what the list said at some moment between the question and its answer.
+        """Add the provider's list of a moment between the question and its answer.
 
         Args:
             listed: whether each machine on it runs, by its id.
-            asked_s: when the provider was asked.
-            answered_s: when the answer was there, by the same clock.
+            asked_s: time of the question to the provider.
+            answered_s: time of the answer, by the same clock.
         """
         moment = asked_s, answered_s
         self.ids |= set(listed)

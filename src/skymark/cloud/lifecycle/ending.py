@@ -41,11 +41,11 @@ class Patience:
     limit_s: float = GONE_TIMEOUT_S
     """Until it is given up."""
     told_s: float = 30.0
-    """For machines to end that were told to, before they are told again."""
+    """Time for machines to end before the request is repeated."""
     learn_s: float = 10.0
     """For SkyPilot to say which machines they are, and to finish when they are gone."""
     silent_s: float = 90.0
-    """For SkyPilot to end them, before their provider is told past it."""
+    """Time for SkyPilot to end them, before skymark asks their provider directly."""
     pause_s: float = 2.0
     """Before it is tried again, the first time; then half as long again each time."""
     longest_pause_s: float = 20.0
@@ -63,7 +63,7 @@ class Gone:
     proved: bool
     """By the provider's list; else by SkyPilot's word."""
     known: bool = True
-    """Whether there ever was a machine, as far as is known."""
+    """Whether a machine is known to have existed."""
 
     def of(self, name: str) -> str:
         """Say it of a machine."""
@@ -148,7 +148,7 @@ class EndableCluster:
             return False
         while (record := find_cluster(self.name, refresh=True)) is not None:
             if is_up(record):
-                raise CloudError("SkyPilot has it as up after it was told to end it")
+                raise CloudError("SkyPilot still lists it as up after the request to end it")
             time.sleep(POLL_S)
         return True
 
@@ -186,9 +186,10 @@ def until_gone(
     tell: Tell,
     patience: Patience = Patience(),
 ) -> Gone:
-    """End machines whatever goes wrong on the way, until they are gone or the time is up.
+    """End machines despite errors, until they are gone or the time is up.
 
-    The first Ctrl-C is answered with what remains and how to end it; the second one leaves.
+    The first Ctrl-C prints the remaining machines and the command that ends them; the second
+    leaves.
 
     Raises:
         StillBillingError: they are not proved gone; the message has their ids, their price and the
@@ -213,7 +214,7 @@ class _Ending:
         self._machines = hired(what.name)
         self._proof = Disappearance((), patience.quiet_s, patience.dropped_s)
         self._problems: dict[str, str] = {}
-        """What keeps them from being proved gone, by who said it."""
+        """Reasons why they are not proved gone, by source."""
         self._said = ""
 
     def carry_out(self) -> Gone:
@@ -332,7 +333,9 @@ class _Ending:
             self._tell_user(line)
 
     def _say_what_remains(self) -> None:
-        self._say(f"{self._remains()}. It is still being ended; Ctrl-C again leaves it as it is")
+        self._say(
+            f"{self._remains()}. skymark is still ending it; press Ctrl-C again to stop waiting"
+        )
 
     def _remains(self) -> str:
         return not_proved_gone(self._known, self._problem, runs=bool(self._proof.running))

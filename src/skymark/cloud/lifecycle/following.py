@@ -70,12 +70,12 @@ class RunningJob(Protocol):
 
 @dataclass
 class ClusterJob:
-    """A run's job on the nodes of a cluster. Implements `RunningJob`.
+    """Run's job on the nodes of a cluster. Implements `RunningJob`.
 
-    Where SkyPilot does not answer, its machines tell its end: without that, one could end itself as
-    idle while its client still waits for SkyPilot, and what it measured would go with it. Where
-    some of several machines are lost, it ends with the parts of the others; SkyPilot's own job
-    does not end then, for it waits for the lost machine.
+    If SkyPilot does not answer, the machines themselves report the end. Otherwise an idle machine
+    could end itself, with its results, while its client still waits for SkyPilot. If some of
+    several machines are lost, the job ends with the remaining parts. SkyPilot's own job does not
+    end then, because it waits for the lost machine.
     """
 
     job: RunningJob
@@ -89,7 +89,7 @@ class ClusterJob:
     _living: int | None = field(default=None, init=False)
     """Machines that are left, once some are lost."""
     _lost: list[tuple[int, float]] = field(default_factory=list, init=False)
-    """How many were found lost, and at which moment of `clock_s`."""
+    """Number of lost nodes, and the moment of `clock_s` at which they were found."""
 
     @property
     def name(self) -> str:
@@ -150,8 +150,8 @@ class ClusterJob:
                 raise error from None
             if end is None and not self._told:
                 self.tell(
-                    f"SkyPilot does not answer ({error}); {self.name} itself says that the run "
-                    "goes on, and is asked until it has ended"
+                    f"SkyPilot does not answer ({error}), but {self.name} reports that the run "
+                    "continues; skymark follows it there"
                 )
                 self._told = True
             return end

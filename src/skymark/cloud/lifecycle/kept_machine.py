@@ -39,7 +39,7 @@ def carry_out_all(
 
     Args:
         runs: all on the same machine.
-        callbacks: Ctrl-C takes back what has not ended, and brings home what it measured.
+        callbacks: Ctrl-C cancels unfinished runs, and downloads their results.
         results: directory of runs; each of these gets a directory of its own there.
 
     Returns:
@@ -111,10 +111,10 @@ class KeptMachine:
         """Names of the jobs that had begun when all were taken back; None before."""
 
     def queue(self, runs: Sequence[Quoted], callbacks: Callbacks) -> None:
-        """Put every run into the machine's queue; where one does not get there, none is left in it.
+        """Put all runs into the machine's queue, or none.
 
         Raises:
-            CloudError: the machine did not take one of them.
+            CloudError: the machine did not take a run.
         """
         by_id = {quoted.run.run_id: quoted for quoted in runs}
         tasks = {}
@@ -168,7 +168,7 @@ class KeptMachine:
         return finished
 
     def take_back(self) -> None:
-        """Do nothing: what was not granted was taken back with all the others."""
+        """Do nothing: all requests were cancelled together."""
 
     def keep(self, retrieved: Retrieved) -> Kept:
         """Leave the machine to its idle timer, as always."""
@@ -202,7 +202,7 @@ class KeptMachine:
         """End every job that has not ended; returns the names of those that had begun.
 
         Raises:
-            CloudError: it is not known whether they have ended.
+            CloudError: it is unknown whether they have ended.
         """
         cluster = self._cluster
         try:
@@ -210,8 +210,8 @@ class KeptMachine:
             return {job.name for job in self._ours() if job.seconds is not None}
         except CloudError as error:
             raise CloudError(
-                f"what was queued may go on ({error}); `skymark queue {cluster}` shows it, and "
-                f"`skymark down {cluster}` ends it with the machine"
+                f"queued jobs may still run ({error}); `skymark queue {cluster}` lists them, and "
+                f"`skymark down {cluster}` ends them with the machine"
             ) from error
 
 

@@ -1,7 +1,7 @@
-"""SkyPilot's managed jobs, alone or sharing a plan: where a machine is taken away, another goes on.
+"""SkyPilot's managed jobs, alone or sharing a plan; a new machine continues after a preemption.
 
-What was measured lies in a store that outlives the machine, cell by cell and round by round. There
-the next machine finds it, and from there the results come home.
+Results lie in a store that outlives the machine, cell by cell and round by round. The next machine
+continues from the store, and the client downloads the results from it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ManagedPlace:
         self._machines: HiredMachines | None = None
 
     def claim(self, quoted: Quoted) -> None:
-        """Take the job's name, which neither SkyPilot nor another launch from here may have."""
+        """Reserve the job's name, which SkyPilot and local launches must not use yet."""
         if find_managed_job(quoted.name) is not None:
             raise taken(quoted.name)
         claim(quoted.run)
@@ -102,8 +102,8 @@ class ManagedPlace:
         self._machines = note_machines(quoted, job.machine)
         check_price(quoted, self._machines)
         callbacks.tell(
-            f"{run.name} is up after {clock_s() - self._asked_s:.0f} s; if its machine is "
-            f"taken away, another one goes on from {run.lasting_store}"
+            f"{run.name} is up after {clock_s() - self._asked_s:.0f} s; after a preemption "
+            f"a new machine continues from {run.lasting_store}"
         )
         return Hired(run, job, quoted.until_s())
 
@@ -150,12 +150,12 @@ class ManagedPlace:
 
 
 def part_runs(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Quoted]:
-    """Return the runs of several jobs, of which each may cost its share of what was quoted.
+    """Return the runs of several jobs, each with its share of the quoted cost.
 
-    All have the run, the plan and the store of the whole, as machines of one cluster have.
+    All share one run, plan and store, like machines of one cluster.
 
     Args:
-        whole: quoted for as many jobs as there are attempts.
+        whole: the quote for all jobs.
         key: of the submission.
         attempts: by part of the plan, of `skymark.cloud.submissions.outstanding_parts`.
     """
@@ -185,21 +185,21 @@ def part_runs(whole: Quoted, key: str, attempts: Mapping[int, int]) -> list[Quot
 
 
 def submit_parts(parts: Sequence[Quoted], callbacks: Callbacks, going: list[Quoted]) -> list[str]:
-    """Begin managed jobs in order, and return when all have a machine, or could not get one.
+    """Start managed jobs in order, and return when each has a machine or has failed to get one.
 
-    After the first that SkyPilot does not take no further one is asked for; those before it go on.
-    A job that gets no machine in time, or a dearer one than was agreed on, is ended.
+    After the first job that SkyPilot refuses, no further job is submitted; earlier jobs continue. A
+    job without a machine in time, or with a dearer machine than agreed, is ended.
 
     Args:
         parts: of `part_runs`.
-        callbacks: told how it goes.
-        going: gets the jobs that are on their way; right also where this raises.
+        callbacks: get the progress.
+        going: gets the started jobs, even if this raises.
 
     Returns:
-        Why some were not begun, or were ended; empty where all are on their way.
+        Reasons why jobs were not started or were ended; empty if all are started.
 
     Raises:
-        KeyboardInterrupt: the one that was being asked for is ended; others go on.
+        KeyboardInterrupt: the job being submitted is ended; earlier jobs continue.
     """
     problems: list[str] = []
     places: dict[str, ManagedPlace] = {}
@@ -238,16 +238,16 @@ def _ended(quoted: Quoted, place: ManagedPlace, callbacks: Callbacks) -> list[st
 def _await_machine(
     job: ManagedJob, asked_s: float, timeout_s: float, tell: Callable[[str], None]
 ) -> None:
-    """Return when the job runs or has ended; asks once at least.
+    """Wait until the job runs or has ended; ask at least once.
 
     Args:
-        job: what is waited for.
-        asked_s: moment of `clock_s` when it was asked for.
+        job: the job.
+        asked_s: moment of `clock_s` of its submission.
         timeout_s: longest time from then.
-        tell: told that SkyPilot does not answer.
+        tell: gets a message if SkyPilot does not answer.
 
     Raises:
-        CloudError: it has no machine in time; SkyPilot itself would look for one for ever.
+        CloudError: it has no machine in time; SkyPilot itself would search for ever.
     """
     while True:
         try:

@@ -183,8 +183,8 @@ LATE_MINUTES = MARGIN_S / 60 + 1
 def keep_cluster(retrieved: Retrieved) -> Kept:
     """Leave a cluster to its idle timer.
 
-    One that was to wait for less than `IDLE_MINUTES`, because its results were to be in a store,
-    waits so long now, or as long as its ceiling has room for.
+    A shorter timer, set because results were to be in a store, becomes `IDLE_MINUTES`, or the time
+    that its ceiling allows.
     """
     run = retrieved.finished.run
     minutes, machines = run.idle_minutes, hired(run.name)
@@ -198,10 +198,10 @@ def keep_cluster(retrieved: Retrieved) -> Kept:
 
 
 def _affordable_minutes(run: RentedRun, machines: HiredMachines | None) -> int:
-    """Return the idle minutes that a ceiling has room for, less those until timers look.
+    """Return the idle minutes that a ceiling allows, less the timers' check interval.
 
     Raises:
-        CloudError: SkyPilot does not tell what the cluster has cost so far.
+        CloudError: SkyPilot does not report the cluster's cost.
     """
     if run.limits.max_cost_usd is None:
         return IDLE_MINUTES
@@ -213,7 +213,7 @@ def _affordable_minutes(run: RentedRun, machines: HiredMachines | None) -> int:
 
 
 def _set_own_timer(run: RentedRun, minutes: int) -> None:
-    """Have the timer of each node, which is not SkyPilot's, wait so long from now.
+    """Set skymark's timer on each node to a wait from now.
 
     Raises:
         UnreachableError: a node does not answer.

@@ -1,4 +1,4 @@
-"""Jobs in the queue of a machine that is there: their files are sent, then each is asked for."""
+"""Jobs in the queue of an existing machine: send their files, then submit each."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ def cluster_cards(cluster: str) -> Cards | None:
 
 
 def submit_slots(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submitted:
-    """Put the jobs of slot workers into a cluster's queue; where one fails, none is left in it.
+    """Put all jobs of slot workers into a cluster's queue, or none.
 
     Args:
         quoted: the run, which has a submission.
         jobs: of `skymark.cloud.slots`.
-        tell: told of a wait, and of each job that is in the queue.
+        tell: gets a message about a wait, and about each job in the queue.
 
     Raises:
-        UsageError: there is no such cluster, or it has not what a job takes.
+        UsageError: the cluster does not exist, or lacks resources for a job.
         CloudError: it did not take them.
     """
     run = quoted.run
@@ -100,16 +100,16 @@ def submit_slots(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submitt
 def submit_groups(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submitted:
     """Put a job for each group into a cluster's queue, in order; stop at the first refusal.
 
-    What is in the queue then stays there, and another submission of the same is for the rest.
+    Queued jobs stay, and another submission of the same plan adds the rest.
 
     Args:
         quoted: the run, which has a submission.
         jobs: of `skymark.cloud.slots.job_per_group`.
-        tell: told of a wait, and of each job that is in the queue.
+        tell: gets a message about a wait, and about each job in the queue.
 
     Raises:
-        UsageError: there is no such cluster, or it has not what a job takes.
-        CloudError: it did not take one.
+        UsageError: the cluster does not exist, or lacks resources for a job.
+        CloudError: it did not take a job.
     """
     key = submission_key(quoted.run, quoted.plan)
     with turn_of(quoted.run.name, tell):
@@ -142,16 +142,16 @@ def submit_groups(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submit
 def outstanding_jobs(
     run: RentedRun, key: str, jobs: Sequence[SlotJob], tell: Tell
 ) -> OutstandingGroups:
-    """Return the groups that a submission would be for, by what the cluster's queue has now.
+    """Return the groups that a submission would add to the cluster's current queue.
 
     Args:
         run: with the cluster's name.
         key: of the submission.
         jobs: of `skymark.cloud.slots.job_per_group`.
-        tell: told how many have a job already.
+        tell: gets the number of groups with a job.
 
     Raises:
-        UsageError: there is no such cluster.
+        UsageError: the cluster does not exist.
         CloudError: its queue cannot be read.
     """
     rest = outstanding_groups([job.groups[0] for job in jobs], key, queued_jobs(run.name))
@@ -170,12 +170,12 @@ def queue_slots(
 
     Args:
         quoted: the run, which has a submission.
-        jobs: by names that no other job of the run has, in the order in which they are to begin.
-        granted: told of each that is in the queue.
+        jobs: by unique names within the run, in order of their start.
+        granted: gets each job in the queue.
 
     Raises:
-        UsageError: there is no such cluster, or it has not what a job takes.
-        CloudError: it did not take one; no further one was asked for.
+        UsageError: the cluster does not exist, or lacks resources for a job.
+        CloudError: it did not take a job; no further job was submitted.
     """
     run = quoted.run
     launched = handle_of(run.name).launched_resources
@@ -202,13 +202,13 @@ def queue_tasks(
         run: with the cluster's name and nodes.
         tasks: SkyPilot's, by the names of their jobs.
         plans: by the ids of their runs.
-        secrets: of each task that is to begin, in the tasks' order, by the name that its script has
-            for them; the job takes them away.
-        granted: told of each job that is in the queue.
-        in_flight: requests at once.
+        secrets: of each task to start, in the tasks' order, by their names in the scripts; the job
+            removes them.
+        granted: gets each job in the queue.
+        in_flight: number of parallel requests.
 
     Raises:
-        CloudError: it could not be reached, or did not take one; no further one was asked for.
+        CloudError: the cluster is unreachable, or did not take a job; no further job was submitted.
     """
     with TemporaryDirectory() as place:
         for run_id, plan in plans.items():
@@ -270,10 +270,10 @@ def _until_s(quoted: Quoted) -> int:
 
 
 def _left(named: Mapping[str, SlotJob], queued: Mapping[str, MachineJob]) -> str:
-    """Return a sentence on jobs that are in the queue, and groups that are not."""
+    """Return a sentence on queued jobs and missing groups."""
     left = [job.groups[0] for name, job in named.items() if name not in queued]
     shown = ", ".join(left[:NAMED])
     more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
     numbers = " ".join(str(job.number) for job in queued.values())
     there = f"in the queue: jobs {numbers}" if queued else "no job is in the queue"
-    return f"{there}; not in it: {shown}{more}; the same command again submits those that are not"
+    return f"{there}; not in it: {shown}{more}; run the same command again to submit them"

@@ -259,14 +259,14 @@ def slots_of(jobs: Sequence[SlotJob], cards: Cards | None) -> Slots:
 
 
 def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | None:
-    """Return a machine that is there, at the price that it was hired at; None if that is unknown.
+    """Return an existing machine at its hire price; None if that is unknown.
 
     Args:
         cluster: its name.
-        max_cost_usd: a ceiling that was asked for, which needs a price.
+        max_cost_usd: the user's ceiling, which needs a price.
 
     Raises:
-        UsageError: there is none, or no price for the ceiling.
+        UsageError: the machine does not exist, or has no price for the ceiling.
         CloudError: SkyPilot does not answer.
     """
     handle = handle_of(cluster)
@@ -331,12 +331,12 @@ def note_machines(quoted: Quoted, cluster: str) -> HiredMachines:
 
 
 def check_price(quoted: Quoted, machines: HiredMachines) -> None:
-    """Refuse machines that cost more than was agreed, or were no part of what was.
+    """Refuse machines that cost more than agreed, or that the quote did not include.
 
-    SkyPilot takes a catalogue's price of 0 for the cheapest; in the quote it is none.
+    SkyPilot takes a catalogue's price of 0 as the cheapest; the quote takes it as missing.
 
     Raises:
-        CloudError: they do, or were not.
+        CloudError: they are dearer, or not in the quote.
     """
     quote, kind = quoted.quote, machines.instance_type
     if quote is None or kind is None or quote.cheapest.price_from == "own":

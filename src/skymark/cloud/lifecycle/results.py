@@ -1,4 +1,4 @@
-"""Results of a run that came home: put together, verified, and what lacks of the plan."""
+"""Downloaded results of a run: merged, verified, and compared with the plan."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TIMED_OUT = {"124", "137"}
 """Exit statuses of `timeout`: told to end, and killed."""
 
 STOPPED = {"130", "141", "143"}
-"""Exit statuses of what was told to end: skymark's own, 128 + SIGTERM, and skymark's where nobody
-reads its output any more: SkyPilot ends the reader of a cancelled job before the job."""
+"""Exit statuses of a cancelled run: skymark's own, 128 + SIGTERM, and skymark's without a reader of
+its output. SkyPilot ends the reader of a cancelled job before the job."""
 
 LARGEST_PHASE_BYTES = 1 << 16
 """Of a file with the last phase of a node."""
@@ -40,7 +40,7 @@ UNKNOWN_PHASE = "run unknown"
 
 
 class ReturnedResults(Frozen):
-    """Results that came home, with what lacks of the plan."""
+    """Downloaded results, with the missing cells of the plan."""
 
     directory: Path
     records: dict[Status, int]
@@ -66,7 +66,7 @@ class ReturnedResults(Frozen):
 
     @property
     def faithful(self) -> bool:
-        """Whether every file is what lies on the machine, as far as anybody can tell."""
+        """Whether every file matches the machine's file in all available checks."""
         return not self.unequal and SUMS not in self.differing
 
 
@@ -193,10 +193,7 @@ def launch_of(cells: Iterable[Cell], run: RentedRun) -> str:
 
 def problems_of(results: ReturnedResults) -> tuple[str, ...]:
     """Return the problems of a run in words, none where it is as it should be."""
-    problems = [
-        f"node {node} is gone, and what it measured with it, as far as it is in no store"
-        for node in results.lost
-    ]
+    problems = [f"node {node} is gone, with all results that no store has" for node in results.lost]
     for node, phase in enumerate(results.phases):
         name, _, status = phase.partition(" ")
         if status in TIMED_OUT:
@@ -266,8 +263,8 @@ def _completed(
     for manifest in manifests:
         if manifest.plan_hash != plan_hash:
             raise CloudError(
-                f"{manifest.run_id} is a run of another plan ({manifest.plan_hash[:12]}) than the "
-                f"one that was sent ({plan_hash[:12]}), and is not taken for it"
+                f"{manifest.run_id} is a run of plan {manifest.plan_hash[:12]}, but skymark sent "
+                f"plan {plan_hash[:12]}; its results are not accepted"
             )
     found = {id: run.record(cell) for id, cell in head.cells.items()}
     machines = {

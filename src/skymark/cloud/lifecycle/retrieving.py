@@ -1,8 +1,7 @@
-"""Bring results home from a cluster or a store; faults become problems of the run.
+"""Download of results from a cluster or a store; faults become problems of the run.
 
-Where one directory does not take them, another one does; where a machine does not give them, its
-store may. A machine's results are copied into a directory for incoming files, and from there to
-their place, so they need twice their size for a while.
+If a directory fails, another is tried; if a machine fails, its store is tried. A machine's results
+are first copied into a directory for incoming files, so they temporarily need twice their size.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from skymark.model.errors import SkymarkError, StoreError, UsageError
 from skymark.model.sizes import size_text
 
 GONE = (
-    "the machine was gone before its results came home, and they with it, unless they are in a "
+    "the machine was gone before the download, and with it all results that are in no "
     "store; give --store, or a longer --idle-minutes"
 )
 
@@ -83,14 +82,14 @@ def brought(
     nothing: str,
     later: str = "",
 ) -> Retrieved:
-    """Bring results to the first directory that takes them as they are.
+    """Download results to the first directory that takes them unchanged.
 
     Args:
         finished: the run.
         results: directory of runs to try first.
-        bring: brings the run into a directory of its own; None where there is nothing of it.
-        nothing: the problem then.
-        later: the command that brings them later, for messages.
+        bring: copies the run into a directory of its own; None without results.
+        nothing: the problem without results.
+        later: the command for a later download, for messages.
     """
     problems: list[str] = []
     damaged: ReturnedResults | None = None
@@ -119,9 +118,9 @@ def brought(
 
 
 def else_stored(came: Retrieved, results: Path) -> Retrieved:
-    """Bring results from the first store that has them whole.
+    """Download results from the first store that has all of them.
 
-    Where none has, and nothing came from the machine, it is what a store has of them.
+    If no store has all, and the machine gave none, take the results that a store has.
     """
     best = came
     for address in stores_that_last(came.finished.run.stores):
@@ -133,7 +132,7 @@ def else_stored(came: Retrieved, results: Path) -> Retrieved:
             problems += stored.problems
             return replace(came, results=stored.results, problems=problems, safe=True)
         if best.results is None and stored.results.faithful:
-            problems = (*came.problems, f"what {address} has of them came from there")
+            problems = (*came.problems, f"skymark downloaded the part that {address} has")
             best = replace(came, results=stored.results, problems=(*problems, *stored.problems))
     return best
 
@@ -158,7 +157,7 @@ def _is_gone(run: RentedRun) -> bool:
 
 
 def check_home(results: Path) -> None:
-    """Check before a machine is hired that its results can come home.
+    """Check before a machine is hired that its results can be downloaded.
 
     Raises:
         UsageError: the directory cannot take them, or what fetches them is not installed.
@@ -208,9 +207,9 @@ def fault_of(results: Path) -> str | None:
 
 
 def homes(results: Path) -> Generator[Path, None, None]:
-    """Yield directories of runs to bring results to, one after another until one works.
+    """Yield directories of runs to try for results, one after another.
 
-    The one that was asked for, one in the user's home, and a new one for temporary files.
+    They are the user's directory, a directory in the user's home, and a new temporary directory.
     """
     yield results
     yield Path.home() / "skymark-results"

@@ -1,8 +1,8 @@
-"""The stages of a run on rented machines, and the callbacks that tell of them and ask.
+"""Stages of a run on rented machines, and callbacks for progress and questions.
 
-Quoted → Hired → Finished → Retrieved → Ended, each made of the one before and never changed. A run
-whose results are verified nowhere but on its machine ends as `Kept`, one that its user leaves going
-as `Left`.
+Quoted → Hired → Finished → Retrieved → Ended, each made from the previous stage and never changed.
+A run ends as `Kept` if its results are verified only on its machine, and as `Left` if its user
+leaves it running.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Finished:
     end: JobEnd | None = None
     """None where it never began, or was stopped by the user."""
     interrupted: bool = False
-    """Stopped by the user; what was measured until then comes home."""
+    """Stopped by the user; the results up to then are downloaded."""
     problems: tuple[str, ...] = ()
 
     def with_problem(self, problem: str) -> Self:
@@ -86,7 +86,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Retrieved:
-    """A finished run whose results are home, as far as there are any."""
+    """Finished run with its downloaded results, if there are any."""
 
     finished: Finished
     results: ReturnedResults | None = None
@@ -98,13 +98,13 @@ class Retrieved:
     """Whether the machine is no longer there, though nobody ended it."""
 
     def interrupted(self) -> Self:
-        """Return it as one that the user stopped."""
+        """Return a copy that the user stopped."""
         return replace(self, finished=replace(self.finished, interrupted=True))
 
 
 @dataclass(frozen=True)
 class Over:
-    """A run that is over, with what became of its results."""
+    """Ended run, with the outcome of its results."""
 
     retrieved: Retrieved
 
@@ -115,7 +115,7 @@ class Over:
 
     @property
     def results(self) -> ReturnedResults | None:
-        """The results that came home."""
+        """The downloaded results."""
         return self.retrieved.results
 
     @property
@@ -196,7 +196,7 @@ class Callbacks:
         """Show a line of progress."""
 
     def sends(self, source: Source) -> None:
-        """Show the files that a machine is going to get, and those that stay here."""
+        """Show the files to send to a machine, and the files that stay here."""
 
     def show(self, quoted: Quoted) -> None:
         """Show the price of a run, before it is agreed to and before anything is started."""
@@ -231,7 +231,7 @@ class Place(Protocol):
     can_be_left: ClassVar[bool]
     """Whether the user may leave a run going; else Ctrl-C always stops it."""
     outlived_by_results: ClassVar[bool]
-    """Whether results come home after the machine is gone, from a store; else they come before."""
+    """Whether results come from a store after the machine is gone; else they come before."""
 
     def claim(self, quoted: Quoted) -> None:
         """Take the name of a machine that is going to be hired.

@@ -22,7 +22,7 @@ FOLDER = "aichor_manifests"
 """The only folder of a repository in which AIchor looks for manifests of 0.2.3."""
 UNITS_S = {"d": 86400, "h": 3600, "m": 60}
 STEPS = 1000
-"""Of a gigabyte, in which memory per CPU is counted."""
+"""Bytes of a gigabyte, the unit of memory per CPU."""
 OWN = {
     "apiVersion", "kind", "operator", "command", "count", "completions", "parallelisms",
 }  # fmt: skip
@@ -45,19 +45,19 @@ class AichorFields(Frozen):
     dockerfile: str
     command: str
     shared_memory_gb: float
-    """Of each pod, for loaders whose worker processes pass batches through it."""
+    """Shared memory of each pod, for loaders whose worker processes pass batches through it."""
     api_version: ApiVersion = "0.2.3"
     limit_s: int | None = None
     """Of the whole experiment; None for AIchor's own."""
     gpus: str | None = None
-    """Of each pod, such as ``NVIDIA-H100-80GB-HBM3:1``."""
+    """GPUs of each pod, such as ``NVIDIA-H100-80GB-HBM3:1``."""
 
 
 def split_of_scenario(scenario: int | None, text: str | None) -> Split:
-    """Return the split of a scenario: the usual one, or one of its kind.
+    """Return the split of a scenario: its default, or a given split of its kind.
 
     Raises:
-        UsageError: neither is given, or the split is of another scenario.
+        UsageError: neither is given, or the split belongs to another scenario.
     """
     if scenario is None and text is None:
         raise UsageError("give --scenario 1, 2, 3 or 4, or a --split such as even:10")
@@ -66,8 +66,8 @@ def split_of_scenario(scenario: int | None, text: str | None) -> Split:
     flat = {"even", "balanced", "longest"}
     if usual is not None and split.kind != usual and not {split.kind, usual} <= flat:
         raise UsageError(
-            f"--split {split.text} is no split of --scenario {scenario}, which is such as "
-            f"{SCENARIOS[scenario or 1]}; leave one of them out"
+            f"--split {split.text} does not fit --scenario {scenario}, which needs a split such as "
+            f"{SCENARIOS[scenario or 1]}; leave out one of these options"
         )
     return split
 
@@ -107,12 +107,12 @@ def aichor_manifest(
             "image": fields.image,
             "command": fields.command,
             **_timeout(fields),
-            "types": {one.type.name: _type(one, fields) for one in requests},
+            "types": {request.type.name: _type(request, fields) for request in requests},
         },
     }
-    found = merged(made, site, OWN)
-    require_types(found["spec"]["types"], split)
-    return found
+    manifest = merged(made, site, OWN)
+    require_types(manifest["spec"]["types"], split)
+    return manifest
 
 
 def next_step(api_version: ApiVersion, file: Path) -> str:
@@ -158,16 +158,16 @@ def _memory(
     """
     amount_gb = memory_gb(request)
     if api_version == "0.2.3":
-        found: dict[str, int | float] = {"memory": math.floor(amount_gb)}
+        memory: dict[str, int | float] = {"memory": math.floor(amount_gb)}
     else:
         ratio = math.floor(round(amount_gb / cpus * STEPS, 6)) / STEPS
-        found = {"ramRatio": _whole(ratio)}
-    if not all(found.values()):
+        memory = {"ramRatio": _whole(ratio)}
+    if not all(memory.values()):
         raise UsageError(
             f"{amount_gb:g} GB for {cpus:g} CPUs are too little for a pod; give a larger "
             "--total-memory"
         )
-    return found
+    return memory
 
 
 def _accelerators(gpus: str | None) -> dict[str, Any]:

@@ -25,9 +25,9 @@ LABELS = {
 """Labels below ``jobset.sigs.k8s.io/`` that the controller sets, by the variable they become."""
 
 LONGEST_NAME = 63
-"""Of a pod, whose name Kubernetes makes of the set's, the type's, two numbers and `SUFFIX`."""
+"""Longest name of a pod: Kubernetes joins the names of set and type, two numbers and `SUFFIX`."""
 SUFFIX = "-abcde"
-"""Of a pod's name: five characters by chance, which JobSet's webhook counts, too."""
+"""Random end of a pod's name, five characters, which JobSet's webhook counts, too."""
 NAME = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 SECRET = re.compile(
     r"(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
@@ -41,21 +41,21 @@ OWN = {
 """Fields and variables that a site's template cannot set: they make each worker's part."""
 
 BAD_USAGE = 2
-"""Exit status of what no second try mends."""
+"""Exit status of a failure that no retry can fix."""
 RETRIES = 3
-"""Of the pods of a job that fail by themselves; those that are evicted do not count."""
+"""Retries of a job's pods that fail by themselves; evicted pods do not count."""
 
 
 class JobSetFields(Frozen):
-    """The fields of a JobSet that no workload has."""
+    """Fields of a JobSet besides the workload."""
 
     name: str
     image: str
-    """One of skymark's, whose entry point runs."""
+    """A container image of skymark; its entry point runs."""
     shared_memory_gb: float
     """Of each pod; it counts as its memory."""
     limit_s: int | None = None
-    """Of each job, waiting for nodes included; None for no limit."""
+    """Time limit of each job, including the wait for nodes; None for no limit."""
     gpus: int = 0
     """Of each pod."""
     secret: str | None = None
@@ -95,27 +95,27 @@ def jobset_manifest(
         "spec": {
             "replicatedJobs": [
                 {
-                    "name": one.type.name,
-                    "replicas": one.type.count,
+                    "name": request.type.name,
+                    "replicas": request.type.count,
                     "template": {
                         "spec": {
-                            "completions": one.type.completions,
-                            "parallelism": one.type.at_once,
+                            "completions": request.type.completions,
+                            "parallelism": request.type.at_once,
                             "completionMode": "Indexed",
-                            "backoffLimit": RETRIES * one.type.completions,
+                            "backoffLimit": RETRIES * request.type.completions,
                             **limit,
                             "podFailurePolicy": {"rules": _rules()},
-                            "template": {"spec": _pod(workload, one, fields)},
+                            "template": {"spec": _pod(workload, request, fields)},
                         }
                     },
                 }
-                for one in workload.requests
+                for request in workload.requests
             ]
         },
     }
-    found = merged(made, site, OWN)
-    require_types([one["name"] for one in found["spec"]["replicatedJobs"]], workload.split)
-    return found
+    manifest = merged(made, site, OWN)
+    require_types([job["name"] for job in manifest["spec"]["replicatedJobs"]], workload.split)
+    return manifest
 
 
 def name_of_set(given: str | None, profile: str, split: Split) -> str:
@@ -135,7 +135,7 @@ def name_of_set(given: str | None, profile: str, split: Split) -> str:
             f"--name {name!r} is no name of a JobSet; give small letters, digits and hyphens, a "
             "letter first"
         )
-    ends = (f"-{one.name}-{one.count - 1}-{one.completions - 1}{SUFFIX}" for one in split.types)
+    ends = (f"-{kind.name}-{kind.count - 1}-{kind.completions - 1}{SUFFIX}" for kind in split.types)
     end = max(ends, key=len)
     room = LONGEST_NAME - len(end)
     if len(name) <= room:
@@ -143,8 +143,8 @@ def name_of_set(given: str | None, profile: str, split: Split) -> str:
     if given is None and room > 0:
         return name[:room].rstrip("-")
     raise UsageError(
-        f"--name {name} makes names of pods such as {name}{end}, which are longer than "
-        f"{LONGEST_NAME} characters; give one that is {len(name) - room} shorter"
+        f"--name {name} makes pod names such as {name}{end} that exceed {LONGEST_NAME} "
+        f"characters; shorten it by {len(name) - room}"
     )
 
 

@@ -14,7 +14,7 @@ from skymark.model.plan import Plan
 
 WIDTH = 100
 EACH = "*"
-"""Key of a site's mapping, or name of its list's entry, that stands for every one of them."""
+"""Key of a site's mapping, or name of its list's entry, that stands for every entry."""
 
 
 def comment(lines: Sequence[str]) -> str:
@@ -33,9 +33,9 @@ def comment(lines: Sequence[str]) -> str:
 
 
 def yaml_text(manifest: Mapping[str, Any], comments: Sequence[str]) -> str:
-    """Return a manifest as YAML, its keys in their order, with lines of comment above.
+    """Return a manifest as YAML, with its order of keys, and comment lines above.
 
-    Texts of several lines, such as scripts, stay as they are.
+    Multi-line texts, such as scripts, stay readable.
     """
     import yaml
 

@@ -21,10 +21,10 @@ TEMPLATE = """\
 
 @BODY@
 """
-"""What a site's own template has at least, with its modules and accounts between."""
+"""Required parts of a site's own template, with its modules and accounts in between."""
 
 GRACE_S = 120
-"""Before the time limit, at which a task is told to store what it has and to queue up again."""
+"""Time before the limit at which a task gets the signal to store its results and requeue."""
 GRACE_SHARE = 4
 """Of a shorter limit it is this part."""
 
@@ -36,7 +36,7 @@ SHARED_READS = "1.00"
 made by ``nox -s cache_table``)."""
 
 LONGEST_NAME = 63
-"""Of a job, which is the first part of its log's name."""
+"""Name of a job, the first part of its log's name."""
 
 USUAL_ARRAY = 1001
 """Slurm's MaxArraySize unless a site sets another: numbers of tasks are below it."""
@@ -125,7 +125,7 @@ class SlurmJob(Frozen):
     limit_s: int | None = None
     """Of each task; None for the partition's own."""
     gpus: str | None = None
-    """Of each task, such as ``1`` or ``H100:1``."""
+    """GPUs of each task, such as ``1`` or ``H100:1``."""
     results: str = "results"
     """Directory of runs that all nodes see, from where sbatch is called."""
     stagger_minutes: int | None = None
@@ -138,13 +138,13 @@ def slurm_script(workload: Workload, job: SlurmJob, template: str | None = None)
     """Return the batch script of a workload.
 
     Args:
-        workload: what the tasks share.
-        job: time limit, GPUs, and where results go.
+        workload: the plan that the tasks share.
+        job: time limit, GPUs, and stores of results.
         template: a site's own, with ``@DIRECTIVES@`` and ``@BODY@`` on lines of their own.
 
     Raises:
-        UsageError: the template lacks one of them, or has another; a worker would ask for a part of
-            a CPU; the profile needs GPUs and none are given; or a name has a line break.
+        UsageError: the template lacks a marker or has an unknown one, a worker would need part of a
+            CPU, the profile needs GPUs and none are given, or a name has a line break.
     """
     if workload.platform == "tpu":
         raise UsageError(f"the profile {workload.profile} is for a TPU; use `skymark render sky`")
@@ -267,7 +267,7 @@ def _body(workload: Workload, job: SlurmJob) -> str:
     ]
     if several:
         how += [
-            "Types of workers differ; submit each with what it asks for:",
+            "Types of workers differ; submit each with its own options:",
             *(f"  sbatch {line} THIS-FILE" for line in submissions(workload)),
         ]
     if job.stagger_minutes is not None:
@@ -322,7 +322,7 @@ def shell_text(path: str, option: str) -> str:
 
 
 def chained_starts(workers: int, minutes: int) -> list[str]:
-    """Return the comments that tell how to start tasks one after the other, and at what cost.
+    """Return comments on staggered starts of tasks and their cost.
 
     Slurm's ``after:JOB+MINUTES`` counts from the start of a job, or from its cancellation.
 
@@ -331,7 +331,7 @@ def chained_starts(workers: int, minutes: int) -> list[str]:
         minutes: between two starts.
 
     Raises:
-        UsageError: there is only one.
+        UsageError: there is only one task.
     """
     if workers == 1:
         raise UsageError("--stagger spreads the starts of several tasks; give --split, or leave it")
@@ -349,9 +349,9 @@ def chained_starts(workers: int, minutes: int) -> list[str]:
 
 
 def _caches(workload: Workload) -> str:
-    """Return the lines that make a directory for the caches of one job; none where none is named.
+    """Return the lines that make a directory for the caches of one job, if it is named.
 
-    Without one they lie in the job's scratch directory.
+    Without a name, the caches lie in the job's scratch directory.
     """
     if not workload.has_job_caches or workload.cache_root is None:
         return ""

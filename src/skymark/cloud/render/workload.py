@@ -62,7 +62,7 @@ class Workload(Frozen):
 
     @property
     def summary(self) -> list[str]:
-        """How many share what, and how long it takes, for comments."""
+        """Number of tasks, shared plan and time, for comments."""
         if self.workers == 1:
             return [f"One worker measures {self.profile}", *self.notes]
         return [f"{self.workers} workers share {self.profile}: {self.split.text}", *self.notes]
@@ -109,7 +109,7 @@ def require_fit_for_containers(workload: Workload, plan: Plan) -> None:
     """
     if workload.profile.endswith(".toml"):
         raise UsageError(
-            f"{workload.profile} is a file on this machine, which the image has not; give one of "
+            f"{workload.profile} is a local file, which the image does not contain; give one of "
             "`skymark list profiles` with --scenarios, --adapters and --set"
         )
     if files := sorted({file for one in plan.cells for file in one.local_files}):

@@ -1,7 +1,7 @@
-"""Prices of machines: SkyPilot's catalogue on this disk, and those that providers tell themselves.
+"""Prices of machines: SkyPilot's catalogue on this disk, and prices from providers themselves.
 
-SkyPilot chooses among the same candidates when it launches. A catalogue that is not there is
-fetched, once; one that is out of date is read as it is, with its date. No API server is asked.
+SkyPilot chooses among the same candidates when it launches. A missing catalogue is fetched once. An
+outdated catalogue is used with its date. It needs no API server.
 """
 
 from __future__ import annotations
@@ -40,15 +40,13 @@ FETCH_TIMEOUT_S = 60.0
 def prices_for(
     task: Any, clouds: Collection[str] | None = None, tell: Callable[[str], None] = lambda _: None
 ) -> PriceList:
-    """Return the offers of the machines that a ``sky.Task`` can be launched on.
-
-    Each alternative of its resources is asked for.
+    """Return the offers of machines for a ``sky.Task``, for each alternative of its resources.
 
     Args:
         task: its resources, their alternatives and the number of nodes.
-        clouds: names of the clouds to ask, such as those with credentials; None for every cloud
-            whose prices are known.
-        tell: told of a catalogue that is fetched.
+        clouds: names of clouds, for example with credentials; None for every cloud with known
+            prices.
+        tell: gets a message if a catalogue is fetched.
 
     Raises:
         CatalogueError: there is no catalogue, or it has no such machine.
@@ -89,9 +87,9 @@ def prices_for(
 def _fetch_missing(
     task: Any, allowed: Collection[str] | None, tell: Callable[[str], None]
 ) -> dict[str, str]:
-    """Fetch the catalogues that a task needs and this disk has not; returns problems by cloud.
+    """Fetch the missing catalogues that a task needs, and return problems by cloud.
 
-    Of the clouds that a task may run on anywhere, those are enough that are here already.
+    For a task that may run on any cloud, the existing catalogues are enough.
     """
     known = catalogue_files()
     named = {str(one.cloud).casefold() for one in task.resources if one.cloud is not None}
@@ -182,10 +180,10 @@ def _offers(
 
 
 def _price(machine: Any) -> tuple[float | None, str]:
-    """Return a machine's price per hour in USD and where it comes from; None if there is none.
+    """Return a machine's price per hour in USD and its source; None without a price.
 
-    Vast's catalogue has 0 for what is let to the highest bidder. Nobody lets it for nothing, and
-    what is let on demand is the most that one would bid.
+    Vast's catalogue has 0 for machines let to the highest bidder. The on-demand price replaces it,
+    because nobody would bid more.
     """
     try:
         price_usd = float(machine.get_cost(3600))

@@ -26,13 +26,13 @@ from skymark.model.errors import SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
-"""No report of what a user launches goes to SkyPilot's authors, unless the user set it so."""
+"""Variable that stops usage reports to SkyPilot's authors, unless the user set it."""
 
 LOOK_S = 5.0
 START_S = 45.0
 """Longest waits of `server_fault`."""
 AWAY_S = 60.0
-"""How long SkyPilot's API server may be away, as it is while it restarts."""
+"""Longest absence of SkyPilot's API server, for example during a restart."""
 RETRY_S = 2.0
 
 ANSWER_S = 60.0
@@ -113,9 +113,9 @@ def request(question: Callable[[Any], Any]) -> Any:
 
 
 def server_fault() -> str | None:
-    """Return why SkyPilot's API server does not answer, with how to start it; None where it does.
+    """Return why SkyPilot's API server does not answer, with the command that starts it, or None.
 
-    It is told within seconds. Where SkyPilot may start one here, that is awaited for longer.
+    The result comes within seconds, unless SkyPilot may start a server here.
     """
     sky, again = sdk(), f"`{sky_program()} api stop; {sky_program()} api start`"
     try:
@@ -147,10 +147,10 @@ def sky_program() -> str:
 
 @contextmanager
 def explained(action: str = "SkyPilot") -> Iterator[None]:
-    """Turn SkyPilot's errors into ours, with the action that failed.
+    """Translate SkyPilot's errors into skymark's, with the failed action.
 
-    SkyPilot works in other processes and asks providers' libraries, whose exceptions arrive as any
-    type: those that the SDK does not know as bare `Exception`.
+    SkyPilot works in other processes and calls providers' libraries, whose exceptions arrive as any
+    type. Types that the SDK does not know arrive as bare `Exception`.
     """
     sky = sdk()
     try:
@@ -182,8 +182,8 @@ def answer_of(provider: str, question: Callable[[], Any]) -> Any:
             if not REFUSED.search(str(error)):
                 raise
             raise CloudError(
-                f"{provider} refuses the key that is set up here: it is wrong, revoked or too old "
-                f"({short(error)}); set up another one, see `skymark doctor --cloud`"
+                f"{provider} refuses the key on this machine: it is wrong, revoked or too old "
+                f"({short(error)}); set up a new key, see `skymark doctor --cloud`"
             ) from error
 
 

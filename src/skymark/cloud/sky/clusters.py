@@ -50,8 +50,8 @@ def find_cluster(cluster: str, *, refresh: bool) -> Any | None:
         cluster: its name.
         refresh: ask the provider, instead of telling what was known last.
     """
-    found = ask(lambda sky: sky.status([cluster], refresh=_mode(refresh=refresh)))
-    return found[0] if found else None
+    records = ask(lambda sky: sky.status([cluster], refresh=_mode(refresh=refresh)))
+    return records[0] if records else None
 
 
 def names_in_use() -> set[str]:
@@ -59,14 +59,14 @@ def names_in_use() -> set[str]:
     sky = sdk()
     records = ask(lambda sky: sky.status(refresh=_mode(refresh=False), all_users=True))
     with explained("the requests of SkyPilot's API server"):
-        launches = [one for one in sky.api_status() if one.name == LAUNCH]
-    return {one["name"] for one in records} | {one.cluster_name for one in launches}
+        launches = [launch for launch in sky.api_status() if launch.name == LAUNCH]
+    return {record["name"] for record in records} | {launch.cluster_name for launch in launches}
 
 
 def has_earlier_launch(cluster: str, asked: Any) -> bool:
-    """Whether another client's launch of a cluster, which is still going on, came before ours.
+    """Return whether an unfinished launch of a cluster by another client came before ours.
 
-    SkyPilot gives the later launch of a name no machine, but a job on the other one's.
+    SkyPilot gives the later launch of a name no machine, but a job on the earlier launch's machine.
 
     Args:
         cluster: its name.
@@ -74,11 +74,11 @@ def has_earlier_launch(cluster: str, asked: Any) -> bool:
     """
     sky = sdk()
     with explained(f"the requests for {cluster}"):
-        found = sky.api_status(cluster_name=cluster)
+        requests = sky.api_status(cluster_name=cluster)
     launches = {
-        str(one.request_id): one.created_at
-        for one in found
-        if one.name == LAUNCH and one.cluster_name == cluster
+        str(request.request_id): request.created_at
+        for request in requests
+        if request.name == LAUNCH and request.cluster_name == cluster
     }
     ours = launches.pop(str(asked), None)
     return ours is not None and any(
@@ -130,19 +130,19 @@ def is_there(cluster: str) -> bool:
 
 def live_clusters(*, refresh: bool) -> list[LiveMachine]:
     """Return every cluster that is there."""
-    return [_live(one) for one in ask(lambda sky: sky.status(refresh=_mode(refresh=refresh)))]
+    return [_live(record) for record in ask(lambda sky: sky.status(refresh=_mode(refresh=refresh)))]
 
 
 def is_up(record: Any) -> bool:
-    """Whether a cluster has machines that nobody has told to end."""
+    """Return whether a cluster has machines without a request to end."""
     statuses = sdk().ClusterStatus
     return record["status"] in {statuses.UP, statuses.INIT}
 
 
 def hourly_price_usd(handle: Any) -> float | None:
-    """Return the price per hour of all machines of a cluster; None where it is not known.
+    """Return the price per hour of all machines of a cluster; None if it is unknown.
 
-    The catalogue has 0 for what it has no price of.
+    A price of 0 in the catalogue means unknown.
     """
     resources = getattr(handle, "launched_resources", None)
     if resources is None or not resources.is_launchable():
@@ -161,10 +161,10 @@ def end_cluster(cluster: str) -> None:
 
 
 def set_idle_timer(cluster: str, minutes: int) -> None:
-    """Let a cluster end itself after so many minutes without a job.
+    """Let a cluster end itself after a number of minutes without a job.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the cluster does not exist.
         CloudError: it failed.
     """
     ask(lambda sky: sky.autostop(cluster, minutes, down=True))
@@ -174,13 +174,13 @@ def costs_of(cluster: str) -> list[MachineCost]:
     """Return the costs of all clusters that had a name, as SkyPilot's cost report has them."""
     return [
         MachineCost(
-            launched_at_s=float(one["launched_at"] or 0),
-            seconds=float(one["duration"] or 0),
-            price_usd=float(one["total_cost"] or 0) or None,
-            ended=one["status"] is None,
+            launched_at_s=float(cost["launched_at"] or 0),
+            seconds=float(cost["duration"] or 0),
+            price_usd=float(cost["total_cost"] or 0) or None,
+            ended=cost["status"] is None,
         )
-        for one in ask(lambda sky: sky.cost_report())
-        if one["name"] == cluster
+        for cost in ask(lambda sky: sky.cost_report())
+        if cost["name"] == cluster
     ]
 
 
@@ -242,12 +242,14 @@ class ProviderList:
         Raises:
             CloudError: there was no answer.
         """
-        one = _address_of(machines)
-        found: Mapping[str, bool] = answer_of(
-            one.provider,
-            lambda: provider_lists(one.provider, machines.cluster, one.name, one.settings),
+        address = _address_of(machines)
+        listed: Mapping[str, bool] = answer_of(
+            address.provider,
+            lambda: provider_lists(
+                address.provider, machines.cluster, address.name, address.settings
+            ),
         )
-        return found
+        return listed
 
     def end(self, machines: HiredMachines) -> None:
         """Tell the provider itself to end the machines.
@@ -255,8 +257,11 @@ class ProviderList:
         Raises:
             CloudError: it did not take the order.
         """
-        one = _address_of(machines)
-        answer_of(one.provider, lambda: provider_ends(one.provider, one.name, one.settings))
+        address = _address_of(machines)
+        answer_of(
+            address.provider,
+            lambda: provider_ends(address.provider, address.name, address.settings),
+        )
 
 
 def _mode(*, refresh: bool) -> Any:
@@ -291,15 +296,15 @@ def _address_of(machines: HiredMachines) -> ProviderAddress:
 
 def _kind(handle: Any) -> str:
     resources = handle.launched_resources
-    place = "/".join(str(one) for one in (resources.cloud, resources.region) if one is not None)
+    place = "/".join(str(part) for part in (resources.cloud, resources.region) if part is not None)
     kind = f"{handle.launched_nodes} × {resources.instance_type or 'machine'} of {place.casefold()}"
     return f"{kind}, spot" if resources.use_spot else kind
 
 
 def _address(handle: Any) -> ProviderAddress | None:
-    found = provider_of(handle)
-    if found is None:
+    named = provider_of(handle)
+    if named is None:
         return None
-    provider, settings = found
+    provider, settings = named
     plain = json.loads(json.dumps(settings, default=str))
     return ProviderAddress(provider=provider, name=handle.cluster_name_on_cloud, settings=plain)

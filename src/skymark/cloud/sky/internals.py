@@ -26,7 +26,7 @@ SSH_SETTINGS = Path("~/.sky/generated/ssh")
 """SSH settings, one file per cluster; the SDK has no command that copies files."""
 
 OWN_CLUSTERS = {"kubernetes", "slurm", "ssh"}
-"""SkyPilot's names of what is no provider: its machines are never ended."""
+"""SkyPilot's names that are no providers: their machines are never ended."""
 
 CATALOGUE_FILE = "vms.csv"
 
@@ -45,9 +45,9 @@ def withhold_bucket_keys() -> None:
 
 @cache
 def refuse_strangers() -> None:
-    """Let the client talk to no API server of another user on this machine.
+    """Keep the client from using an API server of another user on this machine.
 
-    The client of requests is one for the whole process; that of uploads is made anew for each.
+    One client of requests serves the whole process; each upload makes a new client.
     """
     import httpx
     from sky.client import common
@@ -126,9 +126,9 @@ def catalogue_directory() -> Path:
 
 
 def catalogue_files() -> dict[str, Path]:
-    """Return the catalogue file of every cloud that has one on this disk, by the cloud's name.
+    """Return the local catalogue files by the cloud's name.
 
-    There may be files of clouds that this SkyPilot does not know (any more); they are left out.
+    Files of clouds that this SkyPilot does not know are skipped.
     """
     from sky.utils import registry
 
@@ -236,7 +236,7 @@ def provider_of(handle: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def instance_ids(handle: Any) -> tuple[str, ...]:
-    """Return the provider's ids of a cluster's machines, as far as SkyPilot has them."""
+    """Return the provider's ids of a cluster's machines that SkyPilot knows."""
     info = handle.cached_cluster_info
     return () if info is None else tuple(str(one) for one in info.instances)
 
@@ -328,16 +328,16 @@ def require_own(connection: socket.socket) -> None:
     host, port = connection.getpeername()[:2]
     raise StrangersServerError(
         f"a program of {name} listens at {host} port {port}, where SkyPilot's API server should: "
-        f"nothing was sent to it. Set {PORT_VARIABLE} to a free port, the same in every shell, or "
+        f"nothing was sent to it. Set {PORT_VARIABLE} to a free port, equal in every shell, or "
         "let SKYPILOT_API_SERVER_ENDPOINT name a server of your own"
     )
 
 
 def guard(session: Any) -> None:
-    """Look at each new connection of a session of requests before anything is sent.
+    """Check each new connection of a session of requests before it sends data.
 
     Args:
-        session: whose pools of connections stay as large as they are.
+        session: the session; its pools of connections keep their size.
     """
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool

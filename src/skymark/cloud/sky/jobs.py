@@ -131,13 +131,13 @@ def queued_jobs(cluster: str, *, skip_finished: bool = False) -> list[QueuedJob]
 
     Args:
         cluster: its name.
-        skip_finished: only those that wait or run.
+        skip_finished: only waiting or running jobs.
 
     Raises:
         UsageError: there is no such cluster.
     """
-    found = ask(lambda sky: sky.queue(cluster, skip_finished=skip_finished, all_users=True))
-    return [_queued(one) for one in found]
+    jobs = ask(lambda sky: sky.queue(cluster, skip_finished=skip_finished, all_users=True))
+    return [_queued(job) for job in jobs]
 
 
 def cancel_jobs(cluster: str, numbers: Sequence[int]) -> None:
@@ -154,16 +154,16 @@ def show_output(
     return code
 
 
-def _queued(one: Any) -> QueuedJob:
-    submitted, began = one["submitted_at"], one["start_at"]
-    until = one["end_at"] or time.time()
+def _queued(job: Any) -> QueuedJob:
+    submitted, began = job["submitted_at"], job["start_at"]
+    until = job["end_at"] or time.time()
     return QueuedJob(
-        id=one["job_id"],
-        name=one["job_name"],
-        user=one["username"],
-        resources=one["resources"],
-        status=one["status"].value,
-        is_going_on=not one["status"].is_terminal(),
+        id=job["job_id"],
+        name=job["job_name"],
+        user=job["username"],
+        resources=job["resources"],
+        status=job["status"].value,
+        is_going_on=not job["status"].is_terminal(),
         submitted_at=None if not submitted else datetime.fromtimestamp(submitted, UTC),
         started_at=None if not began or began < 0 else datetime.fromtimestamp(began, UTC),
         seconds=None if not began or began < 0 else until - began,

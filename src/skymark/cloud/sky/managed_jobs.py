@@ -64,7 +64,7 @@ class ManagedJob:
         return self.show_output(log)
 
     def show_output(self, log: TextIO, *, follow: bool = True, tail: int = 0) -> int | None:
-        """Write the output of its machines, so far or until it ends."""
+        """Write the output of its machines, up to now or until it ends."""
         code: int | None = sdk().jobs.tail_logs(
             job_id=self.number,
             follow=follow,
@@ -82,7 +82,7 @@ class ManagedJob:
         return self._record().status.value in WAITING
 
     def end(self) -> bool:
-        """Tell it to end, where nobody has; returns whether it has ended already."""
+        """Cancel it unless it is already cancelled; return whether it has ended."""
         status = self._record().status
         if not status.is_terminal() and status.value != "CANCELLING":
             self.stop()
@@ -121,10 +121,10 @@ class ManagedJob:
         Raises:
             CloudError: there is none.
         """
-        found = [one for one in _records() if one.job_id == self.number]
-        if not found:
+        records = [record for record in _records() if record.job_id == self.number]
+        if not records:
             raise CloudError(f"SkyPilot knows no managed job {self.number} ({self.name})")
-        return found[0]
+        return records[0]
 
 
 def request_managed_job(task: Any, name: str, secrets: Mapping[str, str]) -> Any:
@@ -141,21 +141,21 @@ def await_managed_job(asked: Any, name: str, log: TextIO) -> ManagedJob:
 
 def find_managed_job(name: str) -> ManagedJob | None:
     """Return the managed job of a name, or None."""
-    numbers = [one.job_id for one in _records() if one.job_name == name]
+    numbers = [record.job_id for record in _records() if record.job_name == name]
     return ManagedJob(name, max(numbers)) if numbers else None
 
 
 def known_managed_jobs() -> list[KnownManagedJob]:
-    """Return every managed job that SkyPilot knows, those that have ended too."""
+    """Return every managed job that SkyPilot knows, including ended jobs."""
     return [
-        KnownManagedJob(id=one.job_id, name=one.job_name, status=one.status.value)
-        for one in _records()
+        KnownManagedJob(id=record.job_id, name=record.job_name, status=record.status.value)
+        for record in _records()
     ]
 
 
 def live_managed_jobs() -> list[LiveMachine]:
     """Return every managed job that has not ended."""
-    return [_live(one) for one in _records(going_on=True)]
+    return [_live(record) for record in _records(going_on=True)]
 
 
 def check_controller() -> None:
@@ -175,14 +175,14 @@ def check_controller() -> None:
 
 
 def _records(*, going_on: bool = False) -> list[Any]:
-    """Return SkyPilot's records of every managed job, or of those that have not ended."""
+    """Return SkyPilot's records of every managed job, or only of active jobs."""
     try:
-        found, *_ = ask(
+        records, *_ = ask(
             lambda sky: sky.jobs.queue_v2(refresh=False, skip_finished=going_on, fields=FIELDS)
         )
     except UsageError:  # there is no controller: nobody ever began one
         return []
-    return list(found)
+    return list(records)
 
 
 def _live(record: Any) -> LiveMachine:
@@ -203,7 +203,7 @@ def _live(record: Any) -> LiveMachine:
 def _price_of(job: ManagedJob) -> tuple[float | None, float | None]:
     """Return the price per hour of the machine that a job has now, and the cost of all it had."""
     machines = job.machines()
-    hired_now = [one for one in machines if not one.ended]
+    hired_now = [machine for machine in machines if not machine.ended]
     now = bill_of_all(hired_now, None)
     so_far = bill_of_all(machines, None)
     return (

@@ -17,7 +17,7 @@ ALIASES = {"k8s": "kubernetes"}
 
 CHECKS = 2
 PAUSE_S = 5.0
-"""Before a provider is asked again that did not accept the credentials that are here."""
+"""Wait before the next check of a provider that did not accept the credentials."""
 
 
 def cloud_of(infra: str) -> str:
@@ -27,14 +27,14 @@ def cloud_of(infra: str) -> str:
 
 
 def enabled_clouds(infra: str | None, variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the providers that may be used, asking them again where one is named or none known.
+    """Return the usable providers; check again if a provider is named or none is known.
 
     Args:
         infra: of ``--infra``.
         variables: the user's, which may hold credentials.
 
     Raises:
-        UsageError: none of them, or not the one that was named, accepts credentials.
+        UsageError: no provider, or not the named provider, accepts the credentials.
     """
     from sky.client import sdk as client
 
@@ -65,7 +65,7 @@ def enabled_clouds(infra: str | None, variables: Mapping[str, str]) -> tuple[str
 
 
 def _check(wanted: str | None) -> tuple[list[str], str]:
-    """Ask one provider, or all; returns those that accept credentials, and why others do not."""
+    """Check one provider, or all; return the usable providers, and the reasons of the rest."""
     from sky.client import sdk as client
 
     words = io.StringIO()
@@ -83,7 +83,7 @@ def _credentials(wanted: str | None, variables: Mapping[str, str]) -> tuple[str,
 
 
 def check_all_clouds() -> frozenset[str]:
-    """Ask every provider again; returns the names of those that machines can be hired of."""
+    """Check every provider again; return the names of the providers that rent machines."""
     from sky.client import sdk as client
 
     with explained("the credentials could not be checked"):
@@ -106,15 +106,15 @@ class Access(Frozen):
     provider: str
     """SkyPilot's name of it, as `--infra` takes it."""
     credentials: tuple[str, ...]
-    """Files; one of them is enough."""
+    """Files; any single file is enough."""
     variables: tuple[str, ...] = ()
-    """Of the environment, that do instead of a file."""
+    """Environment variables that replace a file."""
     setup: str
     """How the credentials get there."""
     privilege: str
     """The least that they must allow."""
     quota: str | None = None
-    """What to look at before the first machine; None where nothing is known of it."""
+    """Rights and limits to check before the first machine; None if unknown."""
 
     def found(self, variables: Mapping[str, str]) -> tuple[str, ...]:
         """Return the files and variables that credentials are in, whether they work or not."""
@@ -129,7 +129,7 @@ ACCESS = (
         credentials=("~/.lambda_cloud/lambda_keys",),
         setup="make a key at https://cloud.lambdalabs.com/api-keys and write the line "
         "`api_key = KEY` into the file",
-        privilege="an API key; Lambda's keys cannot be limited, so keep one for this alone",
+        privilege="an API key; Lambda's keys cannot be limited, so make a separate key for skymark",
     ),
     Access(
         provider="vast",
@@ -175,14 +175,14 @@ ACCESS = (
         variables=("KUBECONFIG",),
         setup="pip install 'skypilot[kubernetes]' and put the cluster's kubeconfig into the file",
         privilege=f"the roles listed at {PERMISSIONS}/kubernetes.html",
-        quota="what the cluster has; its administrator may limit a namespace",
+        quota="the cluster's resources; its administrator may limit a namespace",
     ),
     Access(
         provider="slurm",
         credentials=("~/.slurm/config",),
         setup="write the login node into the file, in the form of ~/.ssh/config",
         privilege="SSH to a login node, as a user who may submit jobs",
-        quota="what the partition and the account allow: sacctmgr show assoc user=$USER",
+        quota="the limits of the partition and the account: sacctmgr show assoc user=$USER",
     ),
 )
 """Providers that the machine kinds are for."""

@@ -32,7 +32,7 @@ for worker in "${workers[@]}"; do
 done
 exit "$status"
 """
-"""Starts the workers and waits for all: one that ends badly stops no other."""
+"""Script that starts the workers and waits for all; a failed worker stops no other."""
 
 
 def make_slot_task(run: RentedRun, job: SlotJob, name: str, launched: Any) -> Any:
@@ -67,9 +67,9 @@ def make_slot_task(run: RentedRun, job: SlotJob, name: str, launched: Any) -> An
 
 
 def cards_of(launched: Any) -> Cards | None:
-    """Return the accelerators of each machine of a cluster; None where it has none.
+    """Return the accelerators of each machine of a cluster; None without accelerators.
 
-    Their memory is what the cloud's catalogue says; a cluster of one's own has no catalogue.
+    Their memory comes from the cloud's catalogue; a user's own cluster has no catalogue.
     """
     there = launched.accelerators or {}
     kind = next(iter(there), None)
@@ -80,20 +80,20 @@ def cards_of(launched: Any) -> Cards | None:
 
 
 def make_user_task(job: Job, launched: Any, submission: str) -> tuple[Any, Source | None]:
-    """Return the task of a user's job, and the directory that is sent with it.
+    """Return the task of a user's job, and the directory to send with it.
 
-    A command runs in skymark's own source, a YAML in the files of its ``workdir``, unless the job
-    has another one, and with the job's named files. They come into the directory of a submission;
-    as with ``sky exec``, neither set-up nor file mounts are done again.
+    By default a command runs in skymark's own source, and a YAML in the files of its ``workdir``,
+    each with the job's named files. They go into the directory of a submission. As with ``sky
+    exec``, set-up and file mounts are not repeated.
 
     Args:
-        job: the command or YAML, and what is asked for it.
+        job: the command or YAML, with its resources.
         launched: SkyPilot's resources of the machine.
         submission: of `skymark.cloud.submissions`.
 
     Raises:
-        UsageError: the YAML is wrong, a file may not be sent, or the machine has not what the job
-            takes of it.
+        UsageError: the YAML is wrong, a file may not be sent, or the machine lacks resources for
+            the job.
     """
     yaml = job.is_yaml
     task = _of_yaml(job) if yaml else _of_command(job)

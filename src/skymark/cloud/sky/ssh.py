@@ -69,25 +69,25 @@ def rsync(
     largest: int | None = None,
     limit_s: float | None = None,
 ) -> str:
-    """Run rsync with a cluster's SSH settings, again where the connection breaks.
+    """Run rsync with a cluster's SSH settings; repeat it if the connection breaks.
 
-    It is in a session of its own: Ctrl-C at the terminal does not reach it. Owners, devices, FIFOs
+    It has a session of its own, so Ctrl-C at the terminal does not reach it. Owners, devices, FIFOs
     and setuid bits are not copied.
 
     Args:
         cluster: its name.
         arguments: of rsync.
-        attempts: how often it is tried.
-        largest: bytes of the largest file that is written here; None for no limit.
+        attempts: number of attempts.
+        largest: bytes of the largest file to write here; None for no limit.
         limit_s: longest time of an attempt; None for no limit.
 
     Returns:
-        What it wrote on standard output.
+        Its standard output.
 
     Raises:
-        UnreachableError: the machine did not answer, each time, or not in time.
-        CloudError: it failed otherwise, each time.
-        UsageError: there is no such cluster.
+        UnreachableError: the machine did not answer in time, in every attempt.
+        CloudError: it failed otherwise, in every attempt.
+        UsageError: the cluster does not exist.
     """
     if shutil.which("rsync") is None:
         raise UsageError("rsync is not installed here; apt install rsync")
@@ -162,15 +162,15 @@ def copy(source: str, target: str) -> None:
 
     Args:
         source: ``CLUSTER:PATH``, or a path here.
-        target: the other of the two.
+        target: the other path.
 
     Raises:
-        UsageError: not exactly one of them is on a machine, or there is no such cluster.
+        UsageError: not exactly one path is on a machine, or the cluster does not exist.
         CloudError: it failed.
     """
     there = [place.partition(":")[0] for place in (source, target) if ":" in place]
     if len(there) != 1:
-        raise UsageError("one of the two places must be CLUSTER:PATH, and the other a path here")
+        raise UsageError("give CLUSTER:PATH for one path, and a local path for the other")
     # A link of a machine must not lead out of the directory that it comes to.
     rsync(there[0], *(("--safe-links",) if ":" in source else ()), source, target)
 
@@ -212,10 +212,10 @@ def _ssh(cluster: str, command: Sequence[str], node: int) -> list[str]:
 
 
 def ssh_command(settings: Path) -> list[str]:
-    """Return the beginning of an ssh command with SkyPilot's settings.
+    """Return the start of an ssh command with SkyPilot's settings.
 
-    SkyPilot may write the key's place with a ``~``. To ssh that is the home of the account, to
-    SkyPilot it is ``HOME``, which may be another.
+    SkyPilot may write the key's path with a ``~``. For SkyPilot that is ``HOME``, for ssh the home
+    of the account, which may differ.
     """
     keys = re.findall(r"^\s*IdentityFile\s+(~/.*\S)", settings.read_text("utf-8"), re.MULTILINE)
     identities = [word for key in sorted(set(keys)) for word in ("-i", str(Path(key).expanduser()))]

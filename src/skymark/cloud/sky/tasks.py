@@ -126,14 +126,14 @@ def source_of(run: RentedRun) -> Path | None:
 
 
 def part_of(launched: Any, accelerators: Any) -> Any:
-    """Return resources of a job, which it takes of a machine that is there.
+    """Return a job's share of an existing machine's resources.
 
     Args:
         launched: SkyPilot's resources of the machine.
-        accelerators: such as ``H100:0.5``; None for none.
+        accelerators: such as ``H100:0.5``; None without accelerators.
 
     Raises:
-        UsageError: the machine has not so many, or others.
+        UsageError: the machine has fewer or other accelerators.
     """
     with refused(f"--gpus {accelerators}"):
         part = sdk().Resources(accelerators=accelerators)
@@ -181,15 +181,15 @@ def read_task(
     variables: Mapping[str, str] = NO_VARIABLES,
     secrets: Mapping[str, str] = NO_VARIABLES,
 ) -> Any:
-    """Return the task that a YAML describes.
+    """Return the task of a YAML.
 
-    A variable that the YAML declares among its secrets is given as a secret: SkyPilot lets those
-    win, one that is declared empty too, and the variable would not arrive.
+    A variable in the YAML's secrets is passed as a secret. In SkyPilot secrets override variables,
+    even if declared empty.
 
     Args:
         path: the YAML.
-        variables: in place of the values that it has for them.
-        secrets: the same, for what nobody is to read.
+        variables: replace the YAML's values.
+        secrets: replace the YAML's values, and are hidden.
 
     Raises:
         UsageError: it is wrong.
@@ -234,7 +234,7 @@ def _task_of_yaml(path: Path, split: str, variables: Mapping[str, str]) -> Any:
     with refused(f"{path}"):
         task.expand_and_validate_file_mounts()
     if not isinstance(task.run, str):
-        raise UsageError(f"{path} has no run, which is what the machine is for")
+        raise UsageError(f"{path} has no `run`; add the commands that the machine should execute")
     if not split.startswith("balanced") and SPLIT_VARIABLE not in task.run:
         raise UsageError(
             f"the run of {path} does not read {SPLIT_VARIABLE}, so its machines would not share "
@@ -310,15 +310,15 @@ POLL_S = 3.0
 
 @contextmanager
 def early_timers(cluster: str, idle_minutes: int, machine: Machine) -> Iterator[None]:
-    """Arm each node's timer as soon as it answers over SSH, in a thread, until left.
+    """Arm each node's timer as soon as it answers over SSH, in a thread, within the context.
 
-    It needs SkyPilot's API server on this machine, for the addresses. In a container's place the
-    timer would be the host's, which does not see the run: there it is armed with the job alone.
+    It needs SkyPilot's API server on this machine for the addresses. For a container, only the job
+    arms the timer: the host's timer would not see the run.
 
     Args:
         cluster: its name with SkyPilot.
-        idle_minutes: without a job, after which it ends itself.
-        machine: its boot time is what the run has to begin.
+        idle_minutes: minutes without a job after which it ends itself.
+        machine: its boot time is the time limit for the run's start.
     """
     over = threading.Event()
     if is_api_server_here():

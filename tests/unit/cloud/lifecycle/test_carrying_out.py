@@ -219,7 +219,7 @@ def test_a_second_ctrl_c_while_results_come_home_keeps_the_machine():
     assert place.asked == ["hire", "keep"]
     assert isinstance(kept, Kept)
     assert kept.interrupted
-    assert "interrupted while the results came home" in kept.problems[0]
+    assert "interrupted during the download of the results" in kept.problems[0]
 
 
 def interrupted(call, times):
@@ -261,7 +261,7 @@ def test_what_a_store_does_not_take_comes_from_the_machine_and_counts_as_no_succ
     assert place.asked == ["hire", "retrieve", "end", "bill"]
     assert ended.retrieved.finished.end is JobEnd.UNSTORED
     assert not ended.all_well
-    assert "is not stored: a store takes nothing" in ended.problems[0]
+    assert "is not stored: a store takes no files" in ended.problems[0]
 
 
 def test_what_is_neither_stored_nor_home_keeps_its_machine():

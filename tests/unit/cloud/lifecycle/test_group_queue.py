@@ -75,7 +75,7 @@ def test_a_refusal_names_both_and_the_same_again_submits_the_rest_to_the_same_ru
         submit("run-1")
     assert str(refused.value) == (
         "the machine did not take it; in the queue: jobs 1 2; not in it: model-2, model-3, "
-        "model-4, model-5, model-6 and 1 more; the same command again submits those that are not"
+        "model-4, model-5, model-6 and 1 more; run the same command again to submit them"
     )
     machine.refuses = None
     told = []

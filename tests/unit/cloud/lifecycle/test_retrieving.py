@@ -134,7 +134,7 @@ def test_what_a_machine_does_not_give_comes_from_its_store_as_far_as_it_is_there
     assert came.results.directory == tmp_path / "results" / "one"
     first, where, missing = came.problems
     assert first == "gone"
-    assert where.startswith(f"what zip://{tmp_path} has of them")
+    assert where.startswith(f"skymark downloaded the part that zip://{tmp_path}")
     assert "1 planned cells have no record" in missing
     assert came.safe is safe, "a machine that may have more is kept"
 
