@@ -37,7 +37,7 @@ def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
         ("IgnoresWeights", "ignored-weights", "source 0 has 60.0% of the elements"),
         ("MixesWithReplacement", "repeated-element", "before its source had been gone through"),
         ("MixesTooFew", "missing-element", "2528 elements of the stream, where 2560 are an epoch"),
-        ("MixesByNoSeed", "ignored-seed", "4 gave the same as 3"),
+        ("MixesByNoSeed", "ignored-seed", "seeds 3 and 4 gave the same order"),
         ("MixesAlikeInEachEpoch", "same-order", "epoch 1 came in the order of epoch 0"),
         ("MixesAtRandom", "not-reproducible", "same seed gave another order"),
         ("MixesOthersContent", "misplaced", "'features' belong to other elements"),

@@ -66,27 +66,27 @@ class Abilities(frozenset[str]):
 
 
 def all_but(reasons: Mapping[str, str]) -> Abilities:
-    """Return all abilities but these, each of which has the reason why the library lacks it.
+    """Return all abilities except these, which come with the reason for their absence.
 
-    Sources (``source:…``) are left out: they follow from an adapter's `formats`.
+    Sources (``source:…``) are not included, because they follow from an adapter's `formats`.
     """
     able = (name for name in ABILITIES if name not in reasons and ":" not in name)
     return Abilities(able, reasons)
 
 
 OTHER_IMAGES = "measure other loaders, or convert these images"
-"""What to do where a loader does not decode some of the images."""
+"""Next step if a loader does not decode some of the images."""
 
 SHUFFLE = re.compile(r"global|shards|(shards, )?buffer [1-9]\d*")
 """Kinds of shuffle; see `Adapter.shuffles`."""
 
 
 Model = Literal["processes", "threads"]
-"""What workers are: processes, each with an interpreter of its own, or threads of one."""
+"""Kind of workers: processes, each with an interpreter of its own, or threads of one."""
 
 
 class Execution(NamedTuple):
-    """Workers of a job, as the record has them: ``8 processes``, or ``the calling thread``."""
+    """Workers of a job, in the record's words: ``8 processes``, or ``the calling thread``."""
 
     model: Model = "threads"
     workers: int = 0
@@ -113,7 +113,7 @@ class LoadingJob:
     dataset: Dataset
     """The canonical dataset (memory-mapped). `len(job.dataset)` is the number of elements."""
     storage: Path
-    """Where the data lies in `format`."""
+    """Directory of the data in `format`."""
     format: str
     batch_size: int
     seed: int = 0
@@ -126,11 +126,11 @@ class LoadingJob:
     rank: int = 0
     world: int = 1
     deliver: Literal["host", "device"] = "host"
-    """Where a batch is to be when its wait ends."""
+    """Destination of a batch: host memory or the device; its wait ends there."""
     copies_ahead: bool = True
-    """Whether the next batch is copied to the device while one is used, where batches go there."""
+    """Whether to copy the next batch to the device while one is in use."""
     platform: Platform = "cpu"
-    """What the machine has besides a CPU; where it is a GPU, libraries use that as they can."""
+    """Platform of the machine; on a GPU, libraries use the GPU if they can."""
     options: Mapping[str, Setting] = field(default_factory=dict)
     """Settings that only this adapter knows, given as ``--set NAME=VALUE``."""
 
@@ -140,7 +140,7 @@ class LoadingJob:
 
     @property
     def root(self) -> str:
-        """The folder of `storage`, or its address where the object server has it."""
+        """The folder of `storage`, or its address on the object server."""
         if self.format not in HTTP:
             return str(self.storage)
         from skymark.suites.loading.dataset.objects import object_url
@@ -165,7 +165,7 @@ class LoadingJob:
         return self.scenario.mix(batch, epoch)
 
     def choice(self, option: str, *values: str) -> str:
-        """Return an option that has few values, the first of them if it is not set.
+        """Return an option with few values; the default is the first value.
 
         Raises:
             UsageError: it is set to something else.
@@ -232,9 +232,9 @@ class Loader(ABC):
         raise NotImplementedError
 
     def will_be_saved(self, batches: int) -> None:
-        """Be told that `state` will be asked for after so many batches of the next pass.
+        """Prepare for a call of `state` after this number of batches of the next pass.
 
-        Override in a loader that takes batches from another one ahead.
+        Override in a loader that takes batches from another loader ahead.
         """
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
@@ -242,7 +242,7 @@ class Loader(ABC):
         raise NotImplementedError
 
     def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
-        """Start an epoch after its first `batches`, which nobody delivered (ability ``seek``)."""
+        """Start an epoch after its first `batches`, without delivering these (ability ``seek``)."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -266,7 +266,7 @@ class SkippingLoader(Loader):
             yield batch
 
     def state(self) -> bytes:
-        """Return how many batches of the epoch were delivered."""
+        """Return the number of the epoch's delivered batches."""
         return b"%d" % self.delivered
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
@@ -295,17 +295,17 @@ class Adapter:
     formats: ClassVar[tuple[str, ...]] = ("canonical",)
     """Storage formats it reads, the recommended one first."""
     media_formats: ClassVar[frozenset[str]] = frozenset({"files"})
-    """Those that are recommended for encoded media (images, sounds), never for rows of numbers."""
+    """Formats that are recommended for encoded media (images, sounds), not for rows of numbers."""
     options: ClassVar[Mapping[str, str]] = {}
-    """Settings that only this adapter reads from `LoadingJob.options`: name to what it does."""
+    """Settings that only this adapter reads from `LoadingJob.options`: name to description."""
     native: ClassVar[frozenset[str]] = frozenset()
     """Scenario ids whose work is done by the library's own operators."""
     decodes: ClassVar[Mapping[str, frozenset[str]]] = {}
     """Scenario ids whose images its own decoder decodes, each with the kinds of images
     (`skymark.image_formats.image_kind`) of which it gives the reference's pixels."""
     native_only: ClassVar[str] = ""
-    """Why only those are measured, for the `unsupported` record; empty where others do the
-    reference's work."""
+    """Reason why only `native` scenarios are measured, for the `unsupported` record; empty if the
+    adapter also does the reference's work."""
     short_batch_per_worker: ClassVar[int] = 0
     """Short batches that each worker may deliver at the end of its own share of the data."""
     shuffles: ClassVar[str] = "global"
@@ -316,29 +316,29 @@ class Adapter:
     random (``draws``), so in each worker by itself (``worker draws``), or by an exact
     ``schedule``."""
     caches: ClassVar[Caches] = "nothing"
-    """The work of one epoch that it keeps for the next, by its own design. The oracle refuses what
-    keeps more, and such a record is compared with its like only."""
+    """The work of one epoch that it keeps for the next, by its own design. The oracle rejects
+    loaders that keep more. Such records are only compared with one another."""
     works_ahead: ClassVar[Literal["queues", "epoch"]] = "queues"
-    """How far it gets while it waits for an epoch's first batch: as many batches as ``workers`` ×
-    ``prefetch``, or as much of the ``epoch`` as its memory holds. Then an epoch has no stream of
-    its own, and rates and waits are of whole epochs."""
+    """Limit of the batches made before an epoch's first batch arrives: ``workers`` × ``prefetch``
+    (``queues``), or as much of the ``epoch`` as memory holds. Then an epoch has no stream of its
+    own, and rates and waits are of whole epochs."""
     media_only: ClassVar[str] = ""
-    """Why only scenarios of encoded media are measured, for the `unsupported` record; empty where
-    rows of numbers are, too."""
+    """Reason why only scenarios of encoded media are measured, for the `unsupported` record; empty
+    if rows of numbers are, too."""
     runs_in: ClassVar[tuple[Model, ...]] = ()
-    """What its workers can be; see `execution`. Empty where it has none: work is done in the
-    calling thread."""
+    """Possible kinds of its workers; see `execution`. Empty without workers: the calling thread
+    does the work."""
     shared_venv: ClassVar[str] = ""
-    """Slug of the adapter whose venv it runs in; empty where it has one of its own."""
+    """Slug of the adapter whose venv it runs in; empty if it has its own."""
     requirements: ClassVar[tuple[str, ...]] = ()
-    """Packages to install besides those of every worker, such as ``("torch>=2.5",)``."""
+    """Packages to install in addition to every worker's packages, such as ``("torch>=2.5",)``."""
     version: ClassVar[int] = 1
     """Raise when the adapter's code changes what is measured, so old records are not reused."""
     variables: ClassVar[Mapping[str, str]] = {}
     """Environment variables of the worker, set before the library is imported."""
     forks: ClassVar[bool] = True
-    """Whether a process that has imported the library may be forked for each round. One that has
-    started threads or processes by then, or has opened a device, is not, whatever is said here."""
+    """Whether to fork each round from a process that has imported the library. A process that has
+    started threads or processes, or has opened a device, is never forked."""
     framework: ClassVar[FrameworkName | None] = None
     """The framework of its venv that puts its batches on an accelerator, such as ``torch``."""
     framework_platforms: ClassVar[frozenset[Platform]] = frozenset({"cpu", "gpu", "tpu"})
@@ -346,17 +346,18 @@ class Adapter:
     acceleration: ClassVar[Acceleration] = HOST_ONLY
     """How it sees accelerators, and its builds for them."""
     python: ClassVar[str | None] = None
-    """A Python version the library needs, such as ``3.12``, where the running one will not do."""
+    """A Python version the library needs, such as ``3.12``, if it does not support the running
+    one."""
     install_hint: ClassVar[str] = ""
-    """The command that makes it available, where no registry package does."""
+    """The command that installs it, if no registry package does."""
 
     @classmethod
     def import_library(cls) -> None:
-        """Import the library; override where more must be there than its package.
+        """Import the library; override if it needs more than its package.
 
         Raises:
             ModuleNotFoundError: its package is not installed.
-            LibraryAbsentError: something else that it needs is not.
+            LibraryAbsentError: another requirement is missing.
         """
         importlib.import_module(cls.imports)
 
@@ -395,16 +396,16 @@ class Adapter:
 
     @classmethod
     def cannot_share(cls, scenario: Scenario, workers: int) -> str | None:
-        """Return why so many workers cannot share a scenario's data; override where some cannot.
+        """Return the reason why this number of workers cannot share a scenario's data, if any.
 
-        Asked when a run is planned: the cell is then `unsupported`, before anything is measured.
+        Planning calls it, and marks the cell as `unsupported` before anything is measured.
         """
         del scenario, workers
         return None
 
     @classmethod
     def undecoded(cls, scenario: str, kinds: Collection[str]) -> str | None:
-        """Return why data with images of these kinds is refused; None where it is not."""
+        """Return the reason to refuse data with images of these kinds; None without one."""
         wrong = sorted(set(kinds) - cls.decodes.get(scenario, frozenset(kinds)))
         if not wrong:
             return None
@@ -415,10 +416,10 @@ class Adapter:
 
     @classmethod
     def model(cls, scenario: Scenario) -> Model | None:
-        """Return what its workers are for a scenario; None where it has none.
+        """Return the kind of its workers for a scenario; None without workers.
 
-        A library that `runs_in` either uses processes where Python does work that holds the
-        interpreter's lock (`Scenario.holds_lock`), and threads where the work is small or its own
+        If `runs_in` has both kinds, the library uses processes when Python's work holds the
+        interpreter's lock (`Scenario.holds_lock`), and threads when the work is small or its own
         operators do it.
         """
         if len(cls.runs_in) < 2:
@@ -427,9 +428,9 @@ class Adapter:
         return "processes" if in_python else "threads"
 
     def execution(self, job: LoadingJob) -> Execution:
-        """Return what makes a job's batches; the record has it.
+        """Return the workers that make a job's batches, for the record.
 
-        See `model`. Override where options or formats decide.
+        See `model`. Override if options or formats decide.
         """
         model = self.model(job.scenario)
         return Execution() if model is None or not job.workers else Execution(model, job.workers)
@@ -450,14 +451,14 @@ class Adapter:
         return ""
 
     def shuffle_kind(self, job: LoadingJob) -> str:
-        """Return the kind of shuffle of a job; override where format or options change it."""
+        """Return the kind of shuffle of a job; override if format or options change it."""
         del job
         return self.shuffles
 
     def convert(self, dataset: Dataset, directory: Path, format: str) -> None:
-        """Write a dataset in one of its `formats` that only this library has.
+        """Write a dataset in one of the library's own `formats`.
 
-        Shared formats (`skymark.suites.loading.dataset.formats`) are written by skymark.
+        skymark itself writes shared formats (`skymark.suites.loading.dataset.formats`).
         """
         raise NotImplementedError(f"{self.slug} has no format {format!r}")
 
@@ -467,10 +468,10 @@ class Adapter:
         return make(job)
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader | None:
-        """Return a loader that puts another's batches on the accelerator in the library's own way.
+        """Return a loader that puts `loader`'s batches on the accelerator in the library's own way.
 
-        Asked of adapters that name a `framework` only. None, as it stands, for that one's way: it
-        copies the fields of every batch and waits for them; ``index`` and text stay on the host.
+        Only called for adapters with a `framework`. None, the default, for the framework's own way:
+        it copies the fields of every batch and waits for them; ``index`` and text stay on the host.
         """
         del loader, job
         return None

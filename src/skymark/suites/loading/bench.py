@@ -49,11 +49,11 @@ LINK_SETTINGS = (
 
 @dataclass(frozen=True)
 class Link:
-    """The way to an object server, as the record has it; nothing where there is none."""
+    """The link to an object server, in the record's form; empty without one."""
 
     figures: Mapping[str, float] = field(default_factory=dict)
     cores: str | None = None
-    """Those of the measured processes, and those of the server."""
+    """The CPUs of the measured processes, and the CPUs of the server."""
 
 
 class AdapterBench:
@@ -78,7 +78,7 @@ class AdapterBench:
         return self._class.forks
 
     def forked(self, *, first: bool) -> None:
-        """Begin in a fork, with a random state of its own in NumPy; Python gives itself one.
+        """Begin in a fork, with a new random state for NumPy; Python makes its own.
 
         The time of the import is a figure of the first fork that measures.
         """
@@ -100,7 +100,7 @@ class AdapterBench:
             ) from error
 
     def versions(self) -> dict[str, str]:
-        """Return the versions of the library under test and of what it stands on."""
+        """Return the versions of the library under test and of its foundations."""
         from importlib.metadata import PackageNotFoundError, version
 
         found: dict[str, str] = {}
@@ -123,7 +123,7 @@ class AdapterBench:
             storage.prepare(self._adapter, format)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
-        """Measure one round of a cell and hand over what it is to be judged by."""
+        """Measure one round of a cell and deliver the evidence for the judge."""
         from skymark.suites.loading.oracle import Declared, Evidence
         from skymark.suites.loading.oracle.evidence import NOT_JUDGED
 
@@ -231,7 +231,7 @@ class AdapterBench:
             self._evidence.close()
 
     def _new_evidence(self) -> BinaryIO:
-        """Return an empty file in memory, in place of that of the round before."""
+        """Return an empty file in memory, in place of the previous round's."""
         if self._evidence is not None:
             self._evidence.close()
         self._evidence = os.fdopen(os.memfd_create("skymark-evidence"), "wb")
@@ -239,7 +239,7 @@ class AdapterBench:
 
     @contextmanager
     def _served(self, job: LoadingJob, settings: LoadingSettings, bench: Bench) -> Iterator[Link]:
-        """Serve the job's storage over HTTP, where its format asks for that; yields the link."""
+        """Serve the job's storage over HTTP, if its format requires it; yield the link."""
         if job.format not in HTTP:
             yield Link()
             return

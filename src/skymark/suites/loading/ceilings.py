@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Stage
 
 WORKED_S = 1.0
-"""How long one core works on elements, for each ceiling of the processor."""
+"""Time that one core works on elements, for each ceiling of the processor."""
 
 
 def ceilings(record: Record, cache: Path) -> Sequence[Ceiling]:
     """Measure the ceilings of a cell's work: some seconds, in this process.
 
-    Those of the processor are one core's rate times the cores, as if they did not slow one another;
-    the reference's own work is what they count, so that a library with quicker operators can pass
-    them. Where this Python lacks what the reference needs, such as Pillow, they are left out.
+    A ceiling of the processor is one core's rate times the cores, as if cores did not slow one
+    another. It counts the reference's work, so a library with faster operators can exceed it. It is
+    absent if this Python lacks a package of the reference, such as Pillow.
 
     Args:
-        record: of a cell that was measured here.
-        cache: where its data lies.
+        record: record of a cell that was measured here.
+        cache: directory of its data.
     """
     storage = Storage.of_cell(cache, record.cell)
     dataset = storage.dataset()
@@ -61,7 +61,7 @@ def _of_processor(storage: Storage, dataset: Dataset) -> Iterator[Ceiling]:
 
 
 def work_of(storage: Storage, dataset: Dataset, stages: Sequence[Stage]) -> Callable[[int], None]:
-    """Return what does the chosen stages of the reference on one element, by its index."""
+    """Return a function that applies stages of the reference to one element, by its index."""
     scenario = storage.scenario
 
     def work(index: int) -> None:
@@ -80,7 +80,7 @@ def elements_per_s(
 ) -> float:
     """Return the rate of one core on elements, in order, until the time is over.
 
-    The first element is not counted: it imports and draws what the others share.
+    The first element is not counted, because it does imports and draws for all.
     """
     work(0)
     began_s = clock()
@@ -100,7 +100,7 @@ def _of_disk(storage: Storage, elements: int, record: Record) -> Iterator[Ceilin
     if rate is None or not stored:
         return
     cold = record.conditions.get("page_cache") == "cold"
-    where = "" if cold else "; what was measured lay in memory, a larger data set will not"
+    where = "" if cold else "; the measured data was in memory, but a larger data set will not be"
     yield Ceiling(
         name="disk",
         rate=rate * elements / stored,

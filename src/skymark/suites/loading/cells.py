@@ -1,4 +1,4 @@
-"""From names to cells: scenarios, variants, axes and adapters, with the reasons against a cell."""
+"""Cells by the names of scenarios, variants, axes and adapters, with reasons against a cell."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ALL = "all"
 """In place of names: every scenario, or every adapter."""
 
 SMALLEST = "small"
-"""The variant of scenarios for which neither a name nor a profile has one."""
+"""Default variant of scenarios, if neither a name nor a profile has one."""
 
 BESIDES_S = 0.5
-"""To open a loader and close it, see whether its data is in memory, and hand its evidence over: 0.3
-to 0.8 s (`skymark run --effort rented`, two cores)."""
+"""Time to open and close a loader, check whether its data is in memory, and pass on its evidence:
+0.3 to 0.8 s (`skymark run --effort rented`, two cores)."""
 
 FILES_OF_WORKER = 4
 """Pipes and locks of a worker process, in the process that takes its batches."""
@@ -69,8 +69,8 @@ def scenario_variants(
     """Return the scenario classes and variants that ``ID``, ``ID:variant`` or ``tier-N`` names.
 
     Args:
-        name: one of these, or ``all``.
-        variant_unnamed: the variant where the name has none.
+        name: such a name, or ``all``.
+        variant_unnamed: the variant for a name without one.
 
     Raises:
         UnknownNameError: no such scenario or variant.
@@ -94,9 +94,9 @@ def scenario_variants(
 
 
 def check_axes(axes: Mapping[str, tuple[Setting, ...]], chosen: list[type[Scenario]]) -> None:
-    """Refuse an axis that none of the chosen scenarios has, or a value that it cannot have.
+    """Refuse an axis that no chosen scenario has, or an invalid value.
 
-    Words are those that the scenario has; numbers, which are counts, may be any from 1.
+    The scenario lists the valid words; numbers, which are counts, may be any from 1.
 
     Raises:
         UsageError: an axis or a value is wrong.
@@ -136,7 +136,7 @@ def cell_of(
     settings: Mapping[str, Setting],
     specified: LoadingSpecification,
 ) -> Cell:
-    """Return one cell; `specified` is what `specification_of` says of the scenario and its data."""
+    """Return one cell; `specified` is the scenario's and the data's `specification_of`."""
     adapter = adapter_class(str(reference))
     own: dict[str, object] = {"adapter_version": adapter.version}
     slug = str(reference)
@@ -158,10 +158,10 @@ def cell_of(
 def settings_of(
     cls: type[Scenario], settings: Mapping[str, Setting], platform: Platform
 ) -> dict[str, Setting]:
-    """Return a scenario's settings, with those that follow from them and from the platform.
+    """Return a scenario's settings, and the settings that follow from them and the platform.
 
-    Batches that go to a device are copied ahead. A network of images takes `IMAGE_BATCH` of them
-    per step on an accelerator, which smaller batches do not fill.
+    Batches for a device are copied ahead. On an accelerator, a network of images takes
+    `IMAGE_BATCH` images per step, because smaller batches do not fill it.
     """
     given, _ = read_settings(settings)
     found = dict(settings)
@@ -178,8 +178,8 @@ def planned_cell(
 ) -> PlannedCell:
     """Return a cell with its process, its machine and its time.
 
-    Cells of one adapter share a process, unless their scenario measures memory or start-up; cells
-    that are compared with one another, those of one scenario, size and axes, share a machine.
+    Cells of one adapter share a process, unless their scenario measures memory or start-up. Cells
+    of one scenario, size and axes share a machine, because they are compared.
     """
     reference = reference_of(cell)
     cls, adapter = scenario_class(cell.scenario), adapter_class(reference)
@@ -200,11 +200,11 @@ def planned_cell(
 
 
 def guess(cell: Cell, effort: Effort) -> Span:
-    """Return the seconds of one round, from its bounds: nothing but its time limit bounds it."""
+    """Return the seconds of one round, from its bounds; the time limit is the only upper bound."""
     limits = LoadingLimits.of(effort)
     elements = min(limits.verified_elements, LoadingSpecification.of(cell).size.elements)
     least_s = scenario_class(cell.scenario).times_as_long * limits.min_seconds
-    # Without a limit of its own, the warm-up takes about as long as what is measured after it.
+    # Without a limit of its own, the warm-up takes about as long as the measured epochs.
     warm_up_s = least_s if limits.warm_up_seconds is None else 2 * limits.warm_up_seconds
     expected_s = least_s + warm_up_s + BESIDES_S + elements * VERIFYING_S_PER_ELEMENT
     return Span(
@@ -246,17 +246,17 @@ def specification_of(
     data: RealData | None,
     elements: int | None = None,
 ) -> Specified:
-    """Return what decides a scenario's data and work: versions, seed, size, real data.
+    """Return the specification of a scenario's data and work: versions, seed, size, real data.
 
     Args:
         cls: the scenario.
-        variant: one of its sizes.
-        seed: of random numbers.
-        data: the user's; None for synthetic data.
-        elements: in place of the variant's own, at most.
+        variant: name of a size.
+        seed: seed of random numbers.
+        data: the user's data; None for synthetic data.
+        elements: most elements, in place of the variant's number.
 
     Raises:
-        DataError: the real data is not what the scenario reads.
+        DataError: the scenario cannot read the real data.
     """
     size = cls.sizes()[variant]
     if elements is not None:
@@ -285,7 +285,7 @@ def refusal(
     axes: Mapping[str, Setting],
     settings: Mapping[str, Setting],
 ) -> tuple[Status, Cause] | None:
-    """Return why a cell cannot be run: what the adapter lacks of what the scenario needs."""
+    """Return the reason why a cell cannot run: the abilities that the adapter lacks."""
     if adapter.native_only and cls.id not in adapter.native:
         return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
     if adapter.media_only and not cls.encoded_media:
@@ -304,7 +304,7 @@ def refusal(
 def refused_images(
     cls: type[Scenario], adapter: type[Adapter], kinds: frozenset[str]
 ) -> tuple[Status, Cause] | None:
-    """Return why an adapter's own decoder is not asked for images of some kinds, if it is not."""
+    """Return the reason against an adapter's own decoder for some kinds of images, if any."""
     if (reason := adapter.undecoded(cls.id, kinds)) is None:
         return None
     return Status.UNSUPPORTED, Cause(kind="lacks-decoder", message=reason, action=OTHER_IMAGES)
@@ -313,7 +313,7 @@ def refused_images(
 def refused_delivery(
     adapter: type[Adapter], settings: Mapping[str, Setting], platform: Platform
 ) -> tuple[Status, Cause] | None:
-    """Return why an adapter's batches cannot be put on a platform's accelerator, if asked for."""
+    """Return the reason why an adapter cannot deliver to a platform's accelerator, if requested."""
     name = adapter.framework
     if settings.get("deliver") != "device" or reaches(adapter, platform):
         return None
@@ -333,7 +333,7 @@ def refused_delivery(
 
 
 def need_of(cell: Cell) -> Need:
-    """Return what the batches need that worker processes hold ready, where a library has some."""
+    """Return the memory and open files for the batches that worker processes hold ready, if any."""
     settings, _ = read_settings(cell.settings)
     scenario, adapter = bind_scenario(cell), adapter_of(cell)
     if adapter.model(scenario) != "processes" or not settings.workers:
@@ -357,7 +357,7 @@ def reaches(adapter: type[Adapter], platform: Platform) -> bool:
 
 
 def only_elsewhere(adapter: type[Adapter]) -> str:
-    """Say for which platforms an adapter's venv has its framework."""
+    """Return the platforms for which an adapter's venv has its framework, in words."""
     platforms = " or ".join(sorted(adapter.framework_platforms))
     return f"its venv has {adapter.framework} on machines with a {platforms} only"
 
@@ -365,7 +365,7 @@ def only_elsewhere(adapter: type[Adapter]) -> str:
 def refused_workers(
     adapter: type[Adapter], scenario: Scenario, settings: Mapping[str, Setting]
 ) -> tuple[Status, Cause] | None:
-    """Return why an adapter's workers cannot share a scenario's data, if they cannot."""
+    """Return the reason why an adapter's workers cannot share a scenario's data, if any."""
     workers = read_settings(settings)[0].workers
     if (reason := adapter.cannot_share(scenario, workers)) is None:
         return None
@@ -380,7 +380,7 @@ def refused_step(
     settings: Mapping[str, Setting],
     platform: Platform,
 ) -> tuple[Status, Cause] | None:
-    """Return why a scenario's batches cannot be trained on by an adapter, if that is asked for."""
+    """Return the reason why an adapter cannot train on a scenario's batches, if requested."""
     kind = read_settings(settings)[0].step_kind
     if kind is None:
         return None

@@ -1,7 +1,7 @@
-"""Devices that batches lie on, and how libraries see the accelerators among them.
+"""Devices of batches, and the declarations of libraries' use of accelerators.
 
-An adapter's batches stay where the library puts them; what is stated here decides which packages
-it gets on a machine with an accelerator, and who is asked whether it is seen.
+An adapter's batches stay on the library's device. The declarations here choose its packages on a
+machine with an accelerator, and the library that checks the accelerator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEXT_KINDS = frozenset("OSU")
 
 
 def devices_of(batch: Batch) -> set[str]:
-    """Return where a model's fields of a batch are: ``cpu``, or ``gpu:0 NVIDIA H100 PCIe``."""
+    """Return the devices of a model's fields: ``cpu``, or ``gpu:0 NVIDIA H100 PCIe``."""
     fields = (value for name, value in batch.items() if is_for_model(name, value))
     return {device for value in fields for device in _devices_of(value)}
 
@@ -48,13 +48,13 @@ def fields_for_model(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def on_host(value: Any) -> Any:
-    """Return an array that NumPy can copy: PyTorch alone copies from no device by itself."""
+    """Return an array that NumPy can copy: NumPy cannot copy PyTorch's arrays from a device."""
     torch = sys.modules.get("torch")
     return value.cpu() if torch and isinstance(value, torch.Tensor) else value
 
 
 def _devices_of(value: Any) -> Iterator[str]:
-    """Yield the devices of one array; only of libraries that are loaded can it be."""
+    """Yield the devices of one array, which belongs to a loaded library."""
     if (torch := sys.modules.get("torch")) and isinstance(value, torch.Tensor):
         yield _of_torch(torch, value.device)
     elif (jax := sys.modules.get("jax")) and isinstance(value, jax.Array):
@@ -87,7 +87,7 @@ def _of_tensorflow(tensorflow: Any, place: str) -> str:
 
 @dataclass(frozen=True)
 class Acceleration:
-    """The part that a library, as its adapter uses it, has for accelerators."""
+    """A library's use of accelerators, through its adapter."""
 
     seen_by: Mapping[Platform, SeenBy] = field(default_factory=dict)
     """The library that has to compute on a platform's accelerator before anything is measured. A
@@ -99,19 +99,19 @@ class Acceleration:
     """The package whose version counts, where it is another than usual; it takes the place of that
     one among the requirements."""
     variables: Mapping[Platform, Mapping[str, str]] = field(default_factory=dict)
-    """Environment variables of the worker, besides those of every platform."""
+    """Environment variables of the worker, in addition to every platform's."""
 
 
 HOST_ONLY = Acceleration()
 
 TORCH_FOR_CUDA12 = "torch<2.11"
-"""Later ones are for CUDA 13, which needs driver 580."""
+"""Later versions are for CUDA 13, which needs driver 580."""
 
 TORCH = Acceleration(seen_by={"gpu": "torch"}, builds={"cuda12": (TORCH_FOR_CUDA12,)})
 """The usual pins have the newest torch, whose wheel is for CUDA 13. It knows no TPU by itself."""
 
 TORCH_FROM_HOST = Acceleration(builds={"cuda12": (TORCH_FOR_CUDA12,)})
-"""Of libraries that work on the host with torch, which also copies batches to a GPU."""
+"""Acceleration of libraries that work on the host with torch, which copies batches to a GPU."""
 
 TORCH_ON_GPUS = Acceleration(builds={"cuda12": (TORCH_FOR_CUDA12,), "cuda13": ("torch",)})
 """Of libraries that work on the host without torch: it only copies batches to a GPU."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def bucket_of(element: Element, scenario: Scenario) -> int:
-    """Return the length bucket of a transformed element; 0 where the scenario has no buckets.
+    """Return the length bucket of a transformed element; 0 if the scenario has no buckets.
 
     Bucket k holds the lengths above boundary k - 1 up to and with boundary k.
     """
@@ -26,7 +26,7 @@ def bucket_of(element: Element, scenario: Scenario) -> int:
 
 
 def batches_of(elements: Iterable[Element], job: LoadingJob) -> Iterator[Batch]:
-    """Group transformed elements into plain batches or by length bucket, as the scenario says.
+    """Group transformed elements into plain batches or by length bucket, as the scenario requires.
 
     With bucket boundaries, elements gather per bucket and a bucket is delivered when it is full;
     what is left comes at the end, bucket by bucket (unless `drop_last`).
@@ -48,7 +48,7 @@ def batches_of(elements: Iterable[Element], job: LoadingJob) -> Iterator[Batch]:
 
 @dataclass(frozen=True)
 class Batches:
-    """`batches_of` as an iterable that can be sent to a worker process and iterated there."""
+    """`batches_of` as an iterable for a worker process; it can be sent there."""
 
     elements: Iterable[Element]
     job: LoadingJob

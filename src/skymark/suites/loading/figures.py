@@ -1,4 +1,4 @@
-"""Metrics of loaders: of one round from what was timed, over all rounds from the raw waits."""
+"""Metrics of loaders: of one round from its outcome, over all rounds from the raw waits."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ PERCENTILES = {"wait_p50_ns": 50, "wait_p95_ns": 95, "wait_p99_ns": 99}
 
 
 def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
-    """Return the metrics of one round; what it lacks is left out.
+    """Return the metrics of one round, without unknown ones.
 
-    Rates are of the steady stream, and absent where epochs have none. Utilisation is the time in
-    steps, or the think time that was really slept, over the time of the measured epochs, their
-    restarts included; that of the stream is over its own time.
+    Rates describe the steady stream, and are absent without one. Utilisation is the time in steps,
+    or the actual time of sleep, over the time of the measured epochs with their restarts. The
+    stream's utilisation is over its own time.
 
     Args:
-        outcome: what was timed.
-        import_s: time the worker took to import the adapter's library; None where it was forked
-            from one that had.
+        outcome: measurements of the round.
+        import_s: time of the worker's import of the adapter's library; None if the worker was
+            forked after the import.
 
     Raises:
-        ValueError: the round has no timed region, so that it has no rate.
+        ValueError: the round has no timed region, and thus no rate.
     """
     if outcome.timed_ns <= 0:
         raise ValueError("the round has no timed region, so it has no rate")
@@ -71,7 +71,7 @@ def round_metrics(outcome: Outcome, import_s: float | None) -> dict[str, float]:
 
 
 def gpu_metrics(gpu: GpuUse, elements: int) -> dict[str, float | None]:
-    """Return the metrics of the GPUs that a round used, taken together; None is missing."""
+    """Return the joint metrics of a round's GPUs, without missing ones."""
     return {
         "gpu_utilisation": gpu.kernel_share,
         "gpu_clock_mhz": gpu.sm_clock_mhz,
@@ -98,7 +98,7 @@ def all_figures(rounds: Sequence[RoundResult]) -> dict[str, Figure]:
 
 
 def stream_waits(rounds: Sequence[RoundResult]) -> list[float]:
-    """Return the waits in ns of all rounds' streams: those of warm-up and restarts are left out."""
+    """Return the waits in ns of all rounds' streams, without warm-ups and restarts."""
     return [
         wait
         for round in rounds

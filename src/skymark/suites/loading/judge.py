@@ -1,7 +1,7 @@
 """The judge of the loading suite: it makes the checks of a round's evidence with its own oracle.
 
-It runs in the adapter's venv, so that decoders are of the same version, but never imports the
-adapter: what that changes in its process, the clock or the oracle, is not changed here.
+It runs in the adapter's venv, so that decoders have the same version. It never imports the adapter,
+so the adapter cannot change its clock or its oracle.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LoadingJudge:
         storage = Storage.of_cell(self._cache, cell)
         scenario, ranks = storage.scenario, int(cell.axes.get("ranks", 1))
         settings, _ = read_settings(cell.settings)
-        # Libraries hold more than `prefetch` says, in pipes and in hand: Grain twice as many.
+        # Libraries hold more batches than `prefetch`, in pipes or unfinished: Grain twice as many.
         queued = FEWEST_FILLINGS * ranks * max(1, settings.workers) * settings.prefetch
         with opened_evidence(evidence) as (declared, entries):
             oracle = Oracle(scenario, storage.dataset(), declared, seen.resources.cpu_s)
@@ -56,4 +56,4 @@ class LoadingJudge:
         return oracle.verdict()
 
     def close(self) -> None:
-        """Do nothing; all that is held is memory."""
+        """Do nothing; the judge holds only memory."""

@@ -1,4 +1,4 @@
-"""The metrics of loaders, and what tables, charts and comparisons make of them."""
+"""The metrics of loaders, and their use in tables, charts and comparisons."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _epochs(number: int) -> str:
 
 
 PLACES = ("deliver", "copies", "device", "step", "accelerator")
-"""Conditions that say where and how batches are delivered, and what is done there with them."""
+"""Conditions of the delivery and use of batches."""
 
 SPREAD_OVER = (1, 10, 100)
 """Epochs of a training over which set-up and the first epoch are spread."""
 
 SHOWN_EPOCHS = 10
-"""Which of them a table shows."""
+"""Number of epochs in a table."""
 
 SPREAD_RATES = (
     "samples_per_s_over_1_epochs",
@@ -77,18 +77,18 @@ SHUFFLE_METRICS = (
     _shuffle("stream_neighbours", "lower", "share of successive elements that are neighbours"),
     _shuffle("epoch_correlation", "lower", "rank correlation of successive epochs' orders"),
 )
-"""What `skymark.suites.loading.drives.shuffle_quality` finds."""
+"""Metrics of `skymark.suites.loading.drives.shuffle_quality`."""
 
 OWN_METRICS = (
-    _own("open_to_first_batch_s", "s", "lower", "from opening the loader to the first batch"),
+    _own("open_to_first_batch_s", "s", "lower", "time from opening the loader to its first batch"),
     _own("state_bytes", "B", "lower", "size of the saved position"),
     _own("save_s", "s", "lower", "time to save the position"),
-    _own("resume_s", "s", "lower", "from opening the loader to the first batch, resumed"),
+    _own("resume_s", "s", "lower", "time from opening the resumed loader to its first batch"),
     _own(
         "seek_s",
         "s",
         "lower",
-        "from opening the loader to a batch in the middle of an epoch",
+        "time from opening the loader to a batch in the middle of an epoch",
         Shown(gives_way=0),
     ),
     _own(
@@ -136,19 +136,20 @@ GPU_METRICS = (
         "gpu_peak_memory_bytes",
         "B",
         None,
-        "largest memory in use on the GPU, that of other programs included",
+        "largest memory in use on the GPU, including other programs",
         Shown(format="size", gives_way=10),
     ),
     _own("energy_j_per_1000_samples", "J", "lower", "energy of the GPUs' boards per 1000 samples"),
 )
-"""What NVIDIA's driver tells while a round is timed on a GPU."""
+"""Metrics from NVIDIA's driver in the timed region of a round on a GPU."""
 
 METRICS = (
     Metric(
         name="samples_per_s",
         heading="samples/s",
         unit="1/s",
-        description="of the steady stream, restarts of epochs apart; geometric mean over rounds",
+        description="rate of the steady stream, without restarts of epochs; geometric mean over "
+        "rounds",
         better="higher",
         words=Words(better="faster", worse="slower", best="fastest"),
         compared=True,
@@ -159,7 +160,7 @@ METRICS = (
         name="bytes_per_s",
         heading="MB/s",
         unit="B/s",
-        description="delivered as host arrays",
+        description="rate of delivery as host arrays",
         better="higher",
         shown=Shown(format="count", divisor=1e6, gives_way=9),
     ),
@@ -255,13 +256,13 @@ METRICS = (
     Metric(
         name="cores_idle",
         heading="idle cores",
-        description="cores of the machine that nobody used in the measured epochs",
+        description="idle cores of the machine in the measured epochs",
         scale="linear",
     ),
     Metric(
         name="cores_of_consumer",
         heading="consumer's cores",
-        description="cores that the process that takes the batches kept busy, its threads included",
+        description="cores that the consumer of the batches kept busy, its threads included",
         scale="linear",
     ),
     Metric(
@@ -278,7 +279,7 @@ METRICS = (
         name="import_s",
         heading="import s",
         unit="s",
-        description="time to import the library, in the first process that does; others are forked",
+        description="time to import the library in the first process; later processes are forked",
         better="lower",
         pooled=True,
     ),
@@ -294,7 +295,7 @@ METRICS = (
         name="first_epoch_s",
         heading="first epoch s",
         unit="s",
-        description="time of the warm-up epoch, where it was not stopped",
+        description="time of the warm-up epoch, unless it was stopped",
         better="lower",
     ),
     Metric(
@@ -309,7 +310,7 @@ METRICS = (
             name=f"samples_per_s_over_{epochs}_epochs",
             heading=f"over {_epochs(epochs)}",
             unit="1/s",
-            description=f"samples/s of {_epochs(epochs)} with set-up, the first as the warm-up",
+            description=f"samples/s of {_epochs(epochs)} with set-up, the first like the warm-up",
             better="higher",
             shown=Shown(format="count", gives_way=9) if epochs == SHOWN_EPOCHS else None,
         )
@@ -335,45 +336,49 @@ METRICS = (
     Metric(
         name="stream_utilisation",
         heading="fed",
-        description="share of the steady stream that an accelerator with the given think time is "
-        "busy, restarts apart",
+        description="share of the steady stream's time in which an accelerator with the given "
+        "think time is busy, without restarts",
         better="higher",
         scale="linear",
         own=True,
         shown=Shown(format="share", gives_way=10),
     ),
-    Metric(name="elements", heading="elements", description="delivered in the measured epochs"),
+    Metric(
+        name="elements",
+        heading="elements",
+        description="elements delivered in the measured epochs",
+    ),
     *GPU_METRICS,
     *OWN_METRICS,
 )
 
 METHOD = (
     (
-        "The clock starts before a batch is asked for and stops when it is usable. A warm-up "
-        "epoch is not counted; whole epochs are measured for at least the time and the batches "
-        "per round that the effort sets."
+        "The clock starts before a batch is requested and stops when the batch is usable. A "
+        "warm-up epoch is not counted. Whole epochs are measured for at least the effort's time "
+        "and batches per round."
     ),
     (
-        "samples/s is of the steady stream: of each epoch, the wait for the first batch and the "
-        "batches that the queues hold by then (workers × prefetch) are left out. It is the "
+        "samples/s is the rate of the steady stream. It excludes each epoch's wait for the first "
+        "batch and the batches that the queues hold then (workers × prefetch). It is the "
         "geometric mean over rounds with Student's 95 % interval on the log scale. Percentiles "
-        "are over the waits of the streams of all rounds."
+        "are over the waits of all rounds' streams."
     ),
     (
-        "A restart is the wait for the first batch of an epoch after the warm-up, on average; the "
-        "rate of whole epochs has all of their time in it, so an epoch takes its samples ÷ that "
-        "rate. An epoch of fewer than 4 × workers × prefetch batches has no steady stream: it has "
-        "the rate of whole epochs only, which is neither ranked nor compared with another's."
+        "A restart is the mean wait for the first batch of an epoch after the warm-up. The rate "
+        "of whole epochs includes all of their time, so an epoch takes its samples ÷ this rate. "
+        "An epoch of fewer than 4 × workers × prefetch batches has no steady stream. It only has "
+        "the rate of whole epochs, which skymark does not rank or compare."
     ),
     (
-        "Memory is the largest proportional set size seen of the worker's process tree, "
-        "memory-mapped files included; CPU time is that of the whole tree in the measured epochs, "
-        "and `cores` is that time per second of those epochs."
+        "Memory is the largest measured proportional set size of the worker's process tree, "
+        "memory-mapped files included. CPU time is the whole tree's in the measured epochs, and "
+        "`cores` is this time per second of these epochs."
     ),
     (
-        "With `deliver` at device a wait ends when the batch is on the accelerator. The rate of "
-        "the copies is their bytes over the time spent on them; beside it stands that of plain "
-        "copies of one buffer, the median of several in the same round."
+        "With `deliver` at device, a wait ends when the batch is on the accelerator. The rate of "
+        "the copies is their bytes over their time. Beside it is the rate of plain copies of a "
+        "buffer, the median of several in the same round."
     ),
     "Raw waits of every batch are in samples/ beside this file, records in records/.",
 )

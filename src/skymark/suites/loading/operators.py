@@ -1,7 +1,7 @@
 """Operators of a library, by scenario.
 
-An adapter with operators of its own has one table of them, in a module that imports the library
-inside functions only: planning asks the table for which scenarios there are any.
+An adapter with its own operators has one table of them. The module imports the library only inside
+functions, because planning reads the table's scenarios.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ MOST = 1_000_000
 
 
 class LoadingSettings(Frozen):
-    """Settings of all adapters: ``--set NAME=VALUE``, or the option of those with a description."""
+    """Settings of all adapters, ``--set NAME=VALUE``; an option, too, if they have a description."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -113,12 +113,12 @@ class LoadingSettings(Frozen):
     batch_size: int | None = Field(default=None, ge=1, le=MOST)
     """Elements per batch; None for the variant's."""
     elements: int | None = Field(default=None, ge=1)
-    """Elements of the data set; None for the variant's. Of real data, as many as there are."""
+    """Elements of the data set; None for the variant's. For real data, at most all rows."""
     format: str | None = None
-    """Storage format; None for what the library recommends."""
+    """Storage format; None for the library's recommended format."""
     copies: Literal["plain", "ahead"] | None = None
-    """Of batches to the accelerator: ``ahead``, the next one while one is used, which planning sets
-    where batches go there; ``plain``, each when it is asked for."""
+    """Copies of batches to the accelerator: ``ahead``, the next batch during the use of one, the
+    default; ``plain``, each batch on request."""
     step_launch: Literal["graph", "eager"] = "graph"
     """How PyTorch launches a step of an image network on a GPU: as one CUDA graph, or kernel by
     kernel."""
@@ -127,7 +127,7 @@ class LoadingSettings(Frozen):
     http_latency_tail: float = Field(default=1.0, ge=1, le=1000)
     """Its 99th percentile over its median: about 4 in object stores, 1 where all are alike."""
     http_concurrency: int | None = Field(default=None, ge=1, le=MOST)
-    """Requests that the server answers at a time, the others wait; None for all."""
+    """Most requests that the server answers at a time, while the rest wait; None for all."""
     http_bandwidth_mb_s: float = Field(default=200.0, gt=0)
     """Rate at which an object's bytes come, in 10⁶ bytes per second."""
 
@@ -193,7 +193,7 @@ OPTIONS = (*_options(LoadingOptions, group="what"), *_options(LoadingSettings, s
 
 
 def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dict[str, Setting]]:
-    """Split settings into those of every adapter and the options of some.
+    """Split settings into the settings of every adapter and the options of some.
 
     Raises:
         UsageError: a value is out of range or of the wrong type.
@@ -206,7 +206,7 @@ def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dic
 
 
 def check_settings(settings: Mapping[str, Setting], options: Iterable[str]) -> None:
-    """Refuse a setting that nothing reads, or a value that makes no sense.
+    """Refuse a setting that no adapter reads, or an invalid value.
 
     Args:
         settings: what the user and the profile set.

@@ -52,7 +52,7 @@ def uniforms(
 
     Args:
         seed: the run's seed, 0 ≤ seed < 2**64.
-        epoch: which pass over the data, 0 ≤ epoch < 2**32.
+        epoch: number of the pass over the data, 0 ≤ epoch < 2**32.
         indices: int64 ``[n]``, the elements, each 0 ≤ index < 2**32.
         count: draws per element.
 

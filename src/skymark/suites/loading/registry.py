@@ -102,10 +102,10 @@ def adapter_class(name: str) -> type[Adapter]:
 
 
 def adapter_of(cell: Cell) -> type[Adapter]:
-    """Return the class of a cell's adapter; that of a file is the one that was planned.
+    """Return the class of a cell's adapter, unchanged since the plan if from a file.
 
     Raises:
-        UsageError: the file has other content, or another adapter, than the cell says.
+        UsageError: the file's content or adapter differs from the cell's.
     """
     reference = adapter_reference(reference_of(cell))
     if not isinstance(reference, FileReference):

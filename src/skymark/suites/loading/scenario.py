@@ -2,8 +2,8 @@
 
 A scenario is one class in `scenarios`. The class body is light (no NumPy import), so that plans
 and lists are quick; the methods do the work. All of a scenario's randomness comes from `draw`, a
-table of parameters computed from (seed, epoch, index). The NumPy `stages` are the reference: most
-adapters run them as they are, and libraries with operators of their own are compared with them.
+table of parameters computed from (seed, epoch, index). The NumPy `stages` are the reference. Most
+adapters run them unchanged; the oracle compares libraries' own operators with them.
 """
 
 from __future__ import annotations
@@ -97,18 +97,17 @@ class Scenario(ABC):
     encoded_media: ClassVar[bool] = False
     """Whether elements hold encoded images or audio, for which one file each is usual."""
     holds_lock: ClassVar[bool] = False
-    """Whether a batch of the reference's work keeps Python's lock busy for longer than it takes to
-    send the batch from one process to another, about a millisecond. Libraries that have both then
-    do that work in processes, and in threads otherwise."""
+    """Whether a batch of the reference's work holds Python's lock for longer than a transfer
+    between processes takes, about a millisecond. Libraries with processes and threads then work in
+    processes, and in threads otherwise."""
     roundings: ClassVar[int] = 32
-    """Roundings to float32 that a value goes through at most, of which the tolerance of float
-    fields follows (`skymark.suites.loading.oracle.reference`), unless a library's own operators do
-    the work."""
+    """Most roundings of a value to float32, which set the tolerance of float fields
+    (`skymark.suites.loading.oracle.reference`), unless a library's own operators do the work."""
     in_double: ClassVar[bool] = False
-    """Whether the work amplifies rounding, so that the reference is computed in double precision as
-    well. Its stages then keep the precision of what they are given."""
+    """Whether the work amplifies rounding, so that the reference is also computed in double
+    precision. Its stages then keep the precision of their input."""
     native_tolerance: ClassVar[float] = 1e-3
-    """The same for a library's own operators."""
+    """Tolerance of float fields for a library's own operators."""
     native_mean_tolerance: ClassVar[float | None] = None
     """Largest mean absolute difference of any element for a library's own operators; the stricter
     test where single values may differ much."""
@@ -119,16 +118,16 @@ class Scenario(ABC):
     length_field: ClassVar[str | None] = None
     """The ragged field whose length, after the stages, decides the bucket."""
     columns: ClassVar[tuple[str, ...] | None] = None
-    """Columns made of real data (`skymark.suites.loading.dataset.columns`); None where the scenario
-    runs on synthetic data only."""
+    """Columns made of real data (`skymark.suites.loading.dataset.columns`); None for synthetic data
+    only."""
 
     @classmethod
     def sizes(cls) -> Mapping[str, Size]:
-        """Return the size of each variant, with two that follow from the others.
+        """Return the size of each variant, with two derived ones.
 
-        ``tiny`` has the first `TINY_BATCHES` of the smallest. ``long`` is as ``medium``, with
-        `LONG_BATCHES` at least; images are as small as the smallest's, and so many that batches of
-        `STEP_BATCH` are as many, too. The last batch is as short as in those that they follow from.
+        ``tiny`` has the first `TINY_BATCHES` batches of the smallest. ``long`` is like ``medium``,
+        with `LONG_BATCHES` batches at least. Its images are as small as the smallest variant's, and
+        enough for as many batches of `STEP_BATCH`. The last batch is as short as in the original.
         """
         smallest = next(iter(cls.variants.values()))
         medium = cls.variants.get("medium", smallest)
@@ -154,9 +153,9 @@ class Scenario(ABC):
 
     @classmethod
     def source(cls, axes: Mapping[str, Setting]) -> str | None:
-        """Return the kind of source a cell reads from, None for what the adapter recommends.
+        """Return the kind of source of a cell, None for the adapter's recommended format.
 
-        Kinds are those of `skymark.suites.loading.storage_formats.BY_SOURCE`.
+        `skymark.suites.loading.storage_formats.BY_SOURCE` lists the kinds.
         """
         del axes
         return None
@@ -166,7 +165,7 @@ class Scenario(ABC):
         """Write the synthetic dataset of this size and seed 0 in canonical form."""
 
     def open_dataset(self, directory: Path) -> Dataset:
-        """Open the dataset that was generated or imported; override where it is not stored."""
+        """Open the generated or imported dataset; override for data that is not stored."""
         from skymark.suites.loading.dataset.canonical import Dataset
 
         return Dataset(directory)
@@ -183,7 +182,7 @@ class Scenario(ABC):
 
     @classmethod
     def rows_taken(cls, source: DataSource, size: Size) -> int:
-        """Return how many rows of real data are read for a size that `imported_size` gave."""
+        """Return the number of rows of real data to read for a size from `imported_size`."""
         del source
         return size.elements
 
@@ -228,7 +227,7 @@ class Scenario(ABC):
 
     @property
     def padding(self) -> Mapping[str, int]:
-        """Values that ragged fields are padded with, by field, where not with zeros."""
+        """Padding values of ragged fields, by field, if not zero."""
         return {}
 
     @property
@@ -238,17 +237,17 @@ class Scenario(ABC):
 
     @property
     def shuffle(self) -> bool:
-        """Whether elements are to come in another order in each epoch; override where not."""
+        """Whether each epoch must have another order; override if not."""
         return True
 
     @property
     def on_device(self) -> bool:
-        """Whether batches go to devices by the scenario itself, whatever `deliver` says."""
+        """Whether the scenario itself puts batches on devices, whatever `deliver` is."""
         return "jax" in self.requirements(self.axes)
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element as it is delivered, about; 0 where nothing tells."""
+        """Approximate bytes of a delivered element; 0 if unknown."""
         values = self.size.values
         sides = max(1, len(self.images)) * int(values.get("frames", 1))
         return (
@@ -260,7 +259,7 @@ class Scenario(ABC):
 
     @property
     def mixture(self) -> Mixture | None:
-        """Sources to mix by weight; None where an epoch has every element once."""
+        """Sources to mix by weight; None if an epoch has every element once."""
         return None
 
     @property

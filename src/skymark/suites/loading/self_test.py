@@ -1,4 +1,4 @@
-"""What skymark itself costs: its own time per batch, and a loader that does nothing."""
+"""The cost of skymark itself: its own time per batch, and a loader that does nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = {"index": np.arange(32), "values": np.zeros((32, 8)), "label": np.zeros(
 
 
 def null_loader(batches: int) -> Iterator[dict[str, Any]]:
-    """Yield the same ready batch so many times: no loader can be faster."""
+    """Yield a ready batch a number of times: no loader can be faster."""
     for _ in range(batches):
         yield BATCH
 
@@ -24,11 +24,11 @@ def null_loader(batches: int) -> Iterator[dict[str, Any]]:
 def own_cost_ns(batches: int = 100_000) -> float:
     """Return the time per batch that the timed loop adds to a bare loop over the null loader.
 
-    It is what a loader's waits hold of skymark. Looking at one batch in some and copying those that
-    are kept is in no wait, and not in this either.
+    It is skymark's share of a loader's waits. Neither includes the inspection of some batches and
+    the copies of kept batches.
 
     Args:
-        batches: how many to average over.
+        batches: number of batches to average over.
 
     Returns:
         Nanoseconds per batch; the bare ``for`` loop is measured right before and subtracted.
@@ -44,7 +44,7 @@ def own_cost_ns(batches: int = 100_000) -> float:
 def null_utilisation(think_ms: float, batches: int = 200) -> float:
     """Return the utilisation that the null loader reaches at a think time per batch, 0 to 1.
 
-    What is missing to 1 is what skymark takes from every loader's utilisation.
+    The difference from 1 is skymark's share of every loader's utilisation.
     """
     done = timed_pass(lambda: null_loader(batches), consumer=Sleeper(int(think_ms * 1e6)))
     return done.busy_ns / done.wall_ns

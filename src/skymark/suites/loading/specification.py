@@ -29,9 +29,9 @@ class LoadingSpecification(Frozen):
     data: str | None = None
     """The user's ``--data`` text; None for synthetic data."""
     data_fingerprint: str | None = None
-    """What the real data held when the run was planned."""
+    """Fingerprint of the real data in the plan."""
     skip_damaged: bool | None = None
-    """True where damaged elements of the real data are left out, None where they are refused."""
+    """True to leave out damaged elements of the real data, None to refuse them."""
     import_version: int | None = None
     """How the real data becomes elements (`IMPORT_VERSION`)."""
     adapter_version: int = 1
@@ -58,7 +58,7 @@ class LoadingSpecification(Frozen):
         return [*found, split_asked_for(self.data)[0]]
 
     def json_content(self) -> dict[str, JsonValue]:
-        """Return it as a cell holds it: what is not there is left out."""
+        """Return it in a cell's form, without absent values."""
         content: dict[str, JsonValue] = self.model_dump(mode="json", exclude_none=True)
         return content
 
@@ -98,7 +98,7 @@ class SlugReference(AdapterReference):
 
     slug: str
     version: str | None = None
-    """The version of the library to install; None for the one that the adapter's pins have."""
+    """The version of the library to install; None for the adapter's pinned version."""
 
     def __str__(self) -> str:
         return self.slug if self.version is None else f"{self.slug}@{self.version}"

@@ -109,8 +109,8 @@ def restarts_included(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
         return None
     return StabilityWarning(
         kind="restarts-included",
-        message="the library works ahead as far as its memory goes, and its restarts cannot be "
-        "told from the stream, so the rate and the waits include them",
+        message="the library works ahead up to the limit of its memory, which hides its restarts "
+        "in the stream, so the rate and the waits include them",
         action="choose a larger variant (such as :medium), in which restarts weigh less",
     )
 
@@ -130,8 +130,8 @@ def costly_restarts(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     return StabilityWarning(
         kind="costly-restarts",
         message=(
-            f"whole epochs have {1 / ratio:.0%} of the stream's rate: their restarts take the "
-            "rest, and what the library makes ready meanwhile the stream gets for nothing"
+            f"whole epochs have {1 / ratio:.0%} of the stream's rate: restarts take the rest of "
+            "the time, and the library prepares a part of the stream during restarts"
         ),
         action="look at the rate with restarts, too; in a larger variant (such as :medium) "
         "restarts weigh less",

@@ -73,9 +73,9 @@ class Storage:
         return self.cache / "datasets" / f"{scenario.id}-{key[:16]}"
 
     def of(self, adapter: type[Adapter], format: str) -> Path:
-        """The directory of the data in one format; library formats are kept per library.
+        """The directory of the data in one format; each library has its own for its formats.
 
-        Those may run code as they are read, and lie where only the user writes.
+        Reading such a format may run code, so the directory is one that only the user writes to.
         """
         if format in IN_PLACE:
             return self.canonical

@@ -1,4 +1,4 @@
-"""Names of the storage formats, by who writes them and by the kind of source that they are."""
+"""Names of the storage formats, by their writer and by their kind of source."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from skymark.model.errors import UsageError
 
 IN_PLACE = frozenset({"canonical", "memory", "computed"})
-"""Formats that read the canonical files as they are."""
+"""Formats that read the unchanged canonical files."""
 SHARED = IN_PLACE | {"files", "tar", "parquet", "http", "http-tar", "http-parquet", "s3"}
-"""Formats that skymark writes, once for all libraries; the others are a library's own."""
+"""Formats that skymark writes, once for all libraries; further formats are a library's own."""
 BUCKET = "dataset"
 """The one bucket of formats for clients that speak S3: the folder that the server has it in."""
 TABLE_IN_BUCKET = f"{BUCKET}/objects"
-"""Where formats that are a folder of files lie in it."""
+"""Folder in the bucket for formats that are a folder of files."""
 
 BY_SOURCE: Mapping[str, tuple[str, ...]] = {
     "memory": ("memory",),

@@ -259,7 +259,7 @@ class LoadingSuite(Suite):
 
 
 def display_name(adapter: str) -> str | None:
-    """Return a library's own name, with the version asked for; None for one that is not known."""
+    """Return a library's own name, with the requested version; None for unknown libraries."""
     reference = AdapterReference.parse(adapter)
     known = adapters().get(reference.slug) if isinstance(reference, SlugReference) else None
     if known is None or not isinstance(reference, SlugReference):
@@ -268,7 +268,7 @@ def display_name(adapter: str) -> str | None:
 
 
 SUFFIXES: Mapping[Target, str] = {"cuda12": ".gpu", "cuda13": ".gpu-cuda13", "tpu": ".tpu"}
-"""Of the names of pins for a target, such as ``grain.gpu.txt``."""
+"""Suffix of the names of pins for a target, such as ``grain.gpu.txt``."""
 
 
 def venv_of(name: str) -> VenvSpec:

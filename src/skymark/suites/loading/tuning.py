@@ -12,15 +12,15 @@ from skymark.model.record import Setting
 from skymark.suite.contract import Tuning
 
 EVERY_ELEMENT = 1_000_000
-"""Verified elements that stand for all of them: those of measured epochs are kept, too."""
+"""Number of verified elements that means all, including the elements of measured epochs."""
 
 
 class LoadingLimits(Frozen):
     """Bounds of one round.
 
     Whole epochs are measured after one warm-up epoch, until both `min_seconds` and `min_batches`
-    are reached. What would take longer than `max_seconds` ends there, in the middle of an epoch; a
-    warm-up earlier, as `drives.warm_up` says.
+    are reached. Measurements end after `max_seconds`, even in the middle of an epoch. A warm-up may
+    end earlier; see `drives.warm_up`.
     """
 
     min_seconds: float
@@ -41,7 +41,7 @@ class LoadingLimits(Frozen):
         return cls.model_validate(effort.limits)
 
     def of_effort(self) -> dict[str, float]:
-        """Return the limits as an effort has them, without those that are not set."""
+        """Return the limits in an effort's form, without unset ones."""
         return self.model_dump(exclude_none=True, exclude_defaults=True)
 
 
@@ -123,13 +123,13 @@ LENGTHS = {
 ``check``, which only sees whether all works."""
 
 LEAST_STEPS = 8
-"""Steps of the accelerator that a second is to hold; where one takes longer, so do the rounds."""
+"""Least steps of the accelerator per second of an effort; longer steps stretch the rounds."""
 
 LEAST_BATCHES = 8
-"""Batches of its stream that a candidate is judged by, however long they take."""
+"""Least batches in a candidate's stream, however long they take."""
 
 BESIDES_S = 120.0
-"""For what a round does besides: processes start, elements are compared with the reference."""
+"""Extra time of a round for the start of processes and the comparison with the reference."""
 
 
 def points(cores: int) -> Sequence[Mapping[str, Setting]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
 
 Batch = Mapping[str, Any]
-"""What a loader delivers: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
+"""A loader's batch: ``index`` int64 ``[B]`` and arrays ``[B, ...]`` of any array library."""
 
 Parameters = Mapping[str, Any]
 """The random parameters of one element: name to one row of the table that `Scenario.draw` made."""
@@ -23,8 +23,8 @@ Work: TypeAlias = "Callable[[Element, Parameters], Element]"
 """Work on one element."""
 
 Mixing = Literal["schedule", "draws", "worker draws"]
-"""How a library picks the source of the next element: by an exact schedule; at random; or at random
-in each worker, which goes through a share of every source by itself."""
+"""Choice of the next element's source: by an exact schedule; at random; or at random in each
+worker, which has a share of every source."""
 
 Caches = Literal["nothing", "objects", "decoded", "finished"]
 """Work of one epoch that an adapter keeps for the next: nothing, objects fetched from a store,
@@ -112,7 +112,7 @@ class Mixture(Frozen):
     weights: tuple[float, ...]
     """Share of each source in the stream; their sum is 1."""
     elements: int
-    """How many elements of the stream are an epoch."""
+    """Elements of an epoch of the stream."""
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
@@ -136,6 +136,6 @@ class Mixture(Frozen):
         return indices
 
     def share(self, worker: int, workers: int, batch_size: int) -> int:
-        """Return the elements of an epoch that one of several workers makes, batches in turn."""
+        """Return one worker's number of elements in an epoch, with batches dealt in turn."""
         starts = range(worker * batch_size, self.elements, workers * batch_size)
         return sum(min(batch_size, self.elements - start) for start in starts)

@@ -111,7 +111,7 @@ def test_a_library_that_works_ahead_is_said_to_where_its_restarts_are_included()
     ]
     assert kinds(rounds) == {"restarts-included"}
     (warning,) = LoadingSuite().warnings(rounds, STANDARD)
-    assert warning.message.startswith("the library works ahead as far as its memory goes")
+    assert warning.message.startswith("the library works ahead up to the limit of its memory")
 
 
 def test_a_stream_that_is_much_faster_than_whole_epochs_is_warned_of() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class BatchSource:
     """A source of finished batches, each a function of epoch and iteration alone.
 
-    So DALI may call it in any process, and can resume it from a checkpoint.
+    Therefore DALI may call it in any process, and can resume it from a checkpoint.
     """
 
     def __init__(self, job: LoadingJob, first_epoch: int) -> None:
@@ -130,10 +130,10 @@ class DaliLoader(Loader):
         self.names: list[str] = []
         self.first_epoch = 0
         self.next_epoch: int | None = None
-        """What a reset leads to; None in the middle of an epoch."""
+        """Position after a reset; None in the middle of an epoch."""
 
     def build(self, epoch: int, checkpoint: bytes | None = None) -> None:
-        """Build a pipeline that starts at an epoch, or at a checkpoint of one that did."""
+        """Build a pipeline that starts at an epoch, or at a checkpoint of such a pipeline."""
         from nvidia.dali import Pipeline, fn
 
         self.close()
@@ -296,5 +296,5 @@ class Dali(Adapter):
         return Execution("processes", job.workers)
 
     def open(self, job: LoadingJob) -> Loader:
-        """Return the loader; its pipeline is built when an epoch is asked for."""
+        """Return the loader; the first epoch builds its pipeline."""
         return DaliLoader(job, native=job.scenario.id in self.native)

@@ -77,7 +77,7 @@ def write(dataset: Dataset, url: str) -> Any:
 
 
 def column_type(column: Column, image_format: str) -> Any:
-    """Return the Deep Lake type of a column: encoded images stay encoded as they are."""
+    """Return the Deep Lake type of a column; encoded images stay unchanged."""
     import numpy as np
     from deeplake import types
 
@@ -190,7 +190,7 @@ class DeepLakeLoader(Loader):
         return self.ahead(partial(self.batch, epoch), order)
 
     def ahead(self, work: Callable[[list[int]], Any], order: list[list[int]]) -> Iterator[Any]:
-        """Yield the results of `work` in order, made in the pool before they are asked for."""
+        """Yield the results of `work` in order; the pool makes them ahead."""
         if self.pool is None:
             yield from map(work, order)
             return
@@ -261,7 +261,7 @@ class DeepLake(Adapter):
 
     @classmethod
     def undecoded(cls, scenario: str, kinds: Collection[str]) -> str | None:
-        """Return why data with images of these kinds is refused: also where formats are mixed."""
+        """Return the reason to refuse data with images of these kinds, or of mixed formats."""
         if JPEGS.issuperset(kinds) or PNGS.issuperset(kinds):
             return None
         return super().undecoded(scenario, kinds) or (
@@ -270,7 +270,7 @@ class DeepLake(Adapter):
         )
 
     def execution(self, job: LoadingJob) -> Execution:
-        """Return processes where Python's work holds the lock, but for data in memory."""
+        """Return processes if Python's work holds the lock, except for data in memory."""
         few = job.workers < FEWEST_PROCESSES and job.scenario.id in DECODED
         processes = job.scenario.holds_lock and job.format == "deeplake" and not few
         return Execution("processes" if processes else "threads", job.workers)

@@ -80,7 +80,7 @@ def plain(batch: Batch) -> Batch:
 class Collate:
     """The scenario's collation; in a worker process it stacks large fields in shared memory.
 
-    Grain calls `enable_shared_memory_output` there. What it finds in ordinary memory it copies.
+    Grain calls `enable_shared_memory_output` there. It copies fields in ordinary memory.
     """
 
     def __init__(self, job: LoadingJob) -> None:
@@ -123,10 +123,10 @@ def processes_of(job: LoadingJob) -> int | None:
 
 
 def moved(state: dict[str, Any], place: int) -> dict[str, Any]:
-    """Return the state of processes that take turns, as it is before the batch at a place.
+    """Return the state of processes that take turns, at a position before a batch.
 
-    So processes live on where an epoch was left in its middle; `set_next_index` of Grain's cannot
-    move several of them (release 0.2.18).
+    With it, the processes continue after an epoch that ended early; Grain's `set_next_index` cannot
+    move several processes (release 0.2.18).
     """
     count = len(state["iterators_in_use_states"])
     shares = [{"next_index": len(range(number, place, count))} for number in range(count)]
@@ -231,7 +231,7 @@ class GrainLoader(Loader):
         return self.count(islice(self.start(epoch, batches), self.steps - batches))
 
     def count(self, steps: Iterator[Any]) -> Iterator[Any]:
-        """Count the batches delivered; those of processes come in a class of Grain's own."""
+        """Count the batches delivered; batches of processes come in Grain's own class."""
         for step in steps:
             self.delivered += 1
             yield plain(step) if self.processes else step

@@ -76,7 +76,7 @@ def opened(job: LoadingJob) -> Any:
 
 
 def mixed(dataset: Any, mixture: Mixture, seed: int) -> Any:
-    """Interleave shuffled sources; one that is gone through begins again in the same order."""
+    """Interleave shuffled sources; an exhausted source begins again in the same order."""
     import datasets
 
     sources = [
@@ -91,7 +91,7 @@ def mixed(dataset: Any, mixture: Mixture, seed: int) -> Any:
 
 
 class Rows(Elements):
-    """Rows of a `Dataset`, those of a batch at once; listed files are opened one by one."""
+    """Rows of a `Dataset`, a batch at a time; listed files are opened one by one."""
 
     def open(self) -> None:
         """Open the tables, or the listing of files and the files."""

@@ -48,7 +48,7 @@ class Elements:
 
 
 def backend_of(job: LoadingJob) -> str:
-    """Return the backend that is asked for, else ``pytorch`` wherever its workers can be used."""
+    """Return the requested backend, else ``pytorch`` if its workers can be used."""
     collates = type(job.scenario).collate is not Scenario.collate
     in_thread = collates or job.deliver == "device"
     return job.choice("backend", *(("jax", "pytorch") if in_thread else ("pytorch", "jax")))

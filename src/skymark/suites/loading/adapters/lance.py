@@ -86,7 +86,7 @@ class Lance(InDataLoader):
         {
             **BY_SAMPLER,
             "seek": "its rows lie on disk, and a DataLoader's sampler draws a permutation of all",
-            "eager": "rows are taken from disk as they are needed",
+            "eager": "rows are read from disk on demand",
         }
     )
     formats: ClassVar = ("lance", OVER_HTTP)

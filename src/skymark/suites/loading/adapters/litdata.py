@@ -45,7 +45,7 @@ PASSES = 1000
 
 
 class StoredWork(SharedWork):
-    """The scenario's work on elements as they are stored."""
+    """The scenario's work on stored elements."""
 
     def transformed(self, element: Element) -> Element:
         """Transform one stored element."""

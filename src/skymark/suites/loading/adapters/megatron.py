@@ -167,7 +167,7 @@ class Blend(Elements):
 
 
 class Unconsumed(EpochSampler):
-    """This rank's elements from the first one that an interrupted epoch has not consumed.
+    """This rank's elements that an interrupted epoch has not consumed, in order.
 
     A blend, whose datasets are shuffled, is read from its beginning to its end.
     """
@@ -221,9 +221,9 @@ class Megatron(InDataLoader):
     abilities: ClassVar = all_but(
         {
             **BY_SAMPLER,
-            "eager": "sequences are views of memory-mapped files, read as they are needed",
-            "source:http": "from object stores it reads 268 MB at a time, which suits data that "
-            "is shuffled beforehand",
+            "eager": "sequences are views of memory-mapped files, read on demand",
+            "source:http": "from object stores it reads 268 MB at a time, which only suits data "
+            "shuffled in advance",
         }
     )
     mixing: ClassVar = "schedule"

@@ -37,7 +37,7 @@ def elements_class() -> Any:
     from streaming import StreamingDataset
 
     class Elements(StreamingDataset):  # type: ignore[misc]
-        """A StreamingDataset whose elements are transformed as they are read."""
+        """A StreamingDataset that transforms elements when it reads them."""
 
         def __init__(self, work: SharedWork, local: str, remote: str | None) -> None:
             self.work = work
@@ -132,7 +132,7 @@ def use_object_store() -> None:
 
 
 def encoding(column: Column) -> str:
-    """Return the MDS encoding of a column; encoded media stay as they are."""
+    """Return the MDS encoding of a column; encoded media stay unchanged."""
     import numpy as np
 
     if column.encoding != "raw":

@@ -174,7 +174,7 @@ class RayLoader(Loader):
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yield batches of NumPy arrays; fields of varying length are collated here.
 
-        Where batches go to a device, `iter_torch_batches` puts them there, as Ray's guide has it.
+        `iter_torch_batches` puts batches on a device, as Ray's guide recommends.
         """
         self.close()
         from skymark.suites.loading.delivery.on_torch import torch_device

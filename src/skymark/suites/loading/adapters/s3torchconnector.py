@@ -101,7 +101,7 @@ class S3TorchConnector(InDataLoader):
             **NO_TORCHDATA,
             "mix": "it has no weighted mixing of sources",
             "seek": "its objects are in S3; it has none that are computed",
-            "eager": "objects are read from S3 as they are needed",
+            "eager": "objects are read from S3 on demand",
         }
     )
     media_only: ClassVar = (

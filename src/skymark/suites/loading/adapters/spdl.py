@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch
 
     Work = tuple[int, list[int]]
-    """An epoch and the indices of one of its batches."""
+    """An epoch and the indices of a batch."""
 
 EXECUTIONS = ("processes", "process", "threads")
 """SPDL's execution models MP, MTP and MT."""
@@ -120,7 +120,7 @@ class SpdlLoader(Loader):
         self.finished = True
 
     def configured(self, source: EpochSource, threads: int, ahead: int) -> Any:
-        """Return the builder of a pipeline over a source, with a sink of so many batches."""
+        """Return the builder of a pipeline over a source, with a sink of `ahead` batches."""
         from spdl.pipeline import PipelineBuilder
 
         return (
@@ -206,10 +206,10 @@ def next_or_end(iterator: Iterator[Any]) -> Any:
 
 
 def in_turn(iterators: list[Iterator[Any]]) -> Iterator[Any]:
-    """Yield one result of each iterator after another, until all have come to their end.
+    """Yield one result of each iterator in turn, until all have ended.
 
-    An iterator over a process starts that process's epoch when its first result is asked for. So
-    all first results are asked for at once.
+    The first request to an iterator over a process starts that process's epoch. So all first
+    results are requested at once.
     """
     if len(iterators) == 1:
         yield from iterators[0]
@@ -268,7 +268,7 @@ class Spdl(Adapter):
         )
 
     def execution(self, job: LoadingJob) -> Execution:
-        """Return the processes or threads that an option asks for, else those of the work."""
+        """Return the kind of workers from an option, else the kind that suits the work."""
         usual = super().execution(job).model
         model = job.choice("spdl_execution", usual, *EXECUTIONS)
         count = max(1, job.workers)
@@ -298,8 +298,7 @@ class Spdl(Adapter):
 def torch_with_spdl(platform: Platform, number: int) -> Framework:
     """Return a device of PyTorch with `spdl.io.transfer_tensor_h2d`, which has a stream per thread.
 
-    Called in a thread in the background, as it is here, it is SPDL's way to copy a batch ahead. On
-    the CPU it is not called.
+    SPDL copies a batch ahead by calling it in a background thread. On the CPU it is not called.
     """
     from spdl.io import transfer_tensor_h2d
 

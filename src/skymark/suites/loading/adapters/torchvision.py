@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 Tensors = dict[str, Any]
 OnElement = Callable[[Any, "Element", "Parameters"], Tensors]
-"""From scenario, raw element and its random parameters to its fields."""
+"""Function of scenario, raw element and its random parameters that returns its fields."""
 OnBatch = Callable[[Any, Tensors, "Parameters"], Tensors]
-"""From scenario, batch and the columns of its elements' random parameters to the batch."""
+"""Function of scenario, batch and its elements' random parameters that returns the batch."""
 
 
 @dataclass(frozen=True)

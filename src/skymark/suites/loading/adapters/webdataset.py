@@ -76,7 +76,7 @@ class Stages(SharedWork):
 class MixedSources:
     """A worker's share of an epoch's stream of undecoded elements, mixed by `RandomMix`.
 
-    Every worker has shards of each source, as many as the others (`WebDataset.cannot_share`).
+    Every worker has the same number of shards of each source (`WebDataset.cannot_share`).
     """
 
     def __init__(self, stages: Stages, mixture: Mixture, shards: list[str]) -> None:

@@ -1,8 +1,8 @@
 """The canonical form of a dataset: memory-mapped columns, the origin of every format.
 
-On disk a dataset is a directory with ``meta.json`` and, per column, either ``NAME.npy`` (all
-elements of one shape) or ``NAME.values.npy`` with ``NAME.offsets.npy`` (one 1-D array per element,
-of any length). Only NumPy is needed to read it.
+On disk a dataset is a directory with ``meta.json`` and a file or two per column. ``NAME.npy`` holds
+elements of one shape; ``NAME.values.npy`` with ``NAME.offsets.npy`` holds one 1-D array per
+element, of any length. Only NumPy is needed to read it.
 """
 
 from __future__ import annotations
@@ -123,13 +123,14 @@ def write_dataset(
 
     Args:
         directory: made if absent.
-        name: what the data is, for people.
+        name: readable name of the data.
         columns: an array ``[n, *shape]`` for a fixed-shape column, or n 1-D arrays of one dtype
-            for a ragged one, written as they come, so that they need not fit into memory.
-        encodings: what the bytes of a ragged uint8 column are, where not ``raw``.
+            for a ragged column, written one by one, so that they need not fit into memory.
+        encodings: encodings of ragged uint8 columns other than ``raw``.
 
     Raises:
-        DataError: the columns differ in length or a ragged one in dtype, or there is none.
+        DataError: the columns differ in length, a ragged column has several dtypes, or there are no
+            columns.
     """
     directory.mkdir(parents=True, exist_ok=True)
     described: list[Column] = []

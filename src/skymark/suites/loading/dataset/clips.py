@@ -1,8 +1,8 @@
 """Synthetic video clips of textures that move, and volumes like computed tomography.
 
-A disc of one texture crosses another one, each at a speed of its own, as what is filmed moves
-before a background past which a camera pans. Encoders find such motion as they do that of films,
-and it costs as much to decode, which noise would not.
+A disc of one texture crosses another texture, each at a speed of its own, like an object before a
+background in a panning shot. Encoders find such motion as in films, and decoding it costs as much;
+noise would not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from skymark.suites.loading.dataset.images import CHROMA_DEVIATION, LUMA_DEVIATI
 GENERATOR_SEED = 20_251_125
 FRAMES_PER_S = 25
 KEY_FRAME_EVERY = 12
-"""Frames: half a second, so that a decoder need not begin far before the one that it seeks."""
+"""Frames between key frames: half a second, so that a decoder begins near the frame it seeks."""
 ENCODER = {
     "preset": "veryfast",
     "crf": "23",  # the encoder's own constant quality
@@ -31,7 +31,7 @@ ENCODER = {
     "x264-params": "no-mbtree=1:scenecut=0",
 }
 FASTEST = 0.02
-"""Of the height, that a texture moves by from frame to frame at most along each axis."""
+"""Largest motion of a texture between frames along each axis, as a share of the height."""
 LUMA = (16, 235)
 CHROMA = (16, 240)
 """Levels of 8-bit video."""
@@ -100,7 +100,7 @@ def moving_frames(
 
 
 def mp4_bytes(frames: Iterable[Frame], height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Encode frames as an MP4 file of H.264, uint8 ``[length]``: the same for the same frames."""
+    """Encode frames as an MP4 file of H.264, uint8 ``[length]``, reproducibly."""
     import av
 
     buffer = io.BytesIO()

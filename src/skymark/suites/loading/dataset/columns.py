@@ -2,12 +2,12 @@
 
 | column                  | made of                                                          |
 |-------------------------|------------------------------------------------------------------|
-| `jpeg`                  | an image's file as it is, of any of `IMAGE_FORMATS`              |
-| `height`, `width`       | the image's, in pixels                                           |
+| `jpeg`                  | an image's unchanged file, in one of `IMAGE_FORMATS`             |
+| `height`, `width`       | the image's size in pixels                                       |
 | `label`                 | a number, or a name (numbered in alphabetical order)             |
 | `caption`, `transcript`, `document` | a text, the first of several, or a chat's messages   |
-| `wav`, `flac`           | a sound; of 16 bits and 16 kHz as it is, others are converted    |
-| `mp4`                   | a clip of a constant frame rate; others than MP4 change container |
+| `wav`, `flac`           | a sound; converted unless of 16 bits and 16 kHz                  |
+| `mp4`                   | a clip of a constant frame rate, moved to an MP4 container       |
 | `tokens`                | the bytes of a text, each a token (as in Xue et al., "ByT5", 2022) |
 | `features`              | all fields but the label, each a number                          |
 | `dense`, `categorical`  | the 13 counts and 26 categories of Criteo's click logs           |
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_CLASSES = 100_000
 """That labels may be mixed among: each element has a share of each."""
 NOUNS = {"jpeg": "images", "flac": "sounds", "wav": "sounds", "mp4": "clips"}
-"""Of the elements of work on media, by its column."""
+"""Name of the elements of work on media, by column."""
 
 IMAGES = ("image", "img", "jpg", "jpeg", "png", "picture")
 LABELS = ("label", "labels", "class", "cls", "target", "fine_label", "speaker_id", "click", "y")
@@ -50,8 +50,8 @@ CLIPS = ("video", "mp4", "clip")
 class Recipe:
     """The recipe of one canonical column: its fields, and the conversion of their values.
 
-    The first of `names` that a source has is read; or the `count` fields that are one of
-    `prefixes` with a number behind it, together, in the order of their numbers.
+    The conversion reads the first of `names` that a source has, or `count` numbered fields. A
+    numbered field's name is one of `prefixes` and a number; the fields are read in that order.
     """
 
     convert: Callable[[Any, str], Any]
@@ -184,7 +184,7 @@ def classes_of(source: DataSource, rows: int) -> int:
     """Return the classes of the first rows, counted from 0 to the largest label.
 
     Raises:
-        DataError: a label is negative, or too large to be one of classes.
+        DataError: a label is negative, or too large to be a class.
     """
     labels = RECIPES["label"].finish(list(column_values(source, "label", rows)))
     least, most = int(labels.min()), int(labels.max())
@@ -209,7 +209,7 @@ def write_columns(
 
 
 def rows_size(source: DataSource, size: Size) -> Size:
-    """Return a size whose elements are the source's rows, at most those of `size`."""
+    """Return a size with the source's number of rows, at most `size`'s number of elements."""
     return with_elements(size, source.count(size.elements))
 
 

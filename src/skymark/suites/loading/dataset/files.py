@@ -1,7 +1,7 @@
 """Elements as files and bytes: the format ``files``, and random access to raw elements.
 
-Scalar columns (labels, sizes) have no files or objects of their own: a listing of them is read when
-a reader is opened, as an image folder's labels are known from its listing.
+Scalar columns (labels, sizes) have no files or objects of their own. A reader loads a listing of
+them on opening, as an image folder's labels are known from its listing.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def to_bytes(column: Column, value: Any) -> bytes:
 def from_bytes(column: Column, data: bytes | memoryview) -> Any:
     """Read `to_bytes` back without a copy: uint8 ``[length]`` if encoded, else the array.
 
-    Of the ``.npy`` header only the length is read, bytes 8 and 9 of format 1.0: the column knows
-    the rest, and to parse it takes twenty times as long as to make the array.
+    It reads only the length of the ``.npy`` header, bytes 8 and 9 of format 1.0. The column knows
+    the rest, and parsing it takes twenty times as long as making the array.
     """
     if column.encoding != "raw":
         return np.frombuffer(data, np.uint8)

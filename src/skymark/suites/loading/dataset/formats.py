@@ -3,9 +3,9 @@
 | format                     | one element is                                 | read by            |
 |----------------------------|------------------------------------------------|--------------------|
 | `canonical`                | a row of memory-mapped columns                 | any Python source  |
-| `memory`                   | a row of columns held in memory                | the same           |
-| `computed`                 | computed from its index, stored nowhere        | the same           |
-| `files`                    | a file per column that is no scalar (``.jpg``) | the same           |
+| `memory`                   | a row of columns held in memory                | any Python source  |
+| `computed`                 | computed from its index, stored nowhere        | any Python source  |
+| `files`                    | a file per column that is no scalar (``.jpg``) | any Python source  |
 | `tar`                      | the members of one key of a tar shard          | tar streams        |
 | `parquet`                  | a row of a row group                           | Arrow's users      |
 | `http`                     | an object on a server per column               | clients of objects |
@@ -32,7 +32,7 @@ class SharedFormat(NamedTuple):
     """The writer and the reader of one format."""
 
     write: Callable[[Dataset, Path], None] | None
-    """None where the canonical files serve as they are."""
+    """None if the canonical files serve unchanged."""
     open: Callable[[Path, Dataset], Reader] | None
     """None where there is no random access."""
 

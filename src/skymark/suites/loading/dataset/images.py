@@ -1,11 +1,11 @@
-"""Images: synthetic photographs as JPEG, and the kinds of those in real data.
+"""Images: synthetic photographs as JPEG, and the kinds of images in real data.
 
 The amplitude of natural images falls about as 1/f (Field, "Relations between the statistics of
 natural images and the response properties of cortical cells", JOSA A 4, 1987), and their chroma
-varies less and more slowly than their luma. Images made so compress and decode at the cost of
-photographs, which noise would not.
+varies less and more slowly than their luma. Such images compress and decode at the cost of
+photographs; noise would not.
 
-Adapters name the kinds that their library's own decoder gives as the reference does
+Adapters list the kinds that their library's own decoder decodes like the reference
 (`skymark.suites.loading.adapter.Adapter.undecoded`). Data without a note is all plain JPEG.
 """
 
@@ -79,7 +79,7 @@ class Cut(NamedTuple):
     height: int
     width: int
     share: float
-    """Of the first texture in the mixture, before both are scaled to a deviation of 1."""
+    """Weight of the first texture in the mixture, before both are scaled to a deviation of 1."""
     textures: tuple[int, int]
     places: tuple[tuple[int, int], tuple[int, int]]
     """The row and the column in each texture at which it begins."""
@@ -104,7 +104,7 @@ def photograph(pool: list[Texture], cut: Cut) -> Image.Image:
     """Cut one picture out of the mixture of two textures, which go on beyond their edges.
 
     Returns:
-        a Pillow image in mode YCbCr, which JPEG stores as it is.
+        a Pillow image in mode YCbCr, which JPEG stores without conversion.
     """
     share = cut.share
     weights = np.array([share, 1 - share]) / np.hypot(share, 1 - share)

@@ -93,10 +93,10 @@ class RealData:
         return self.source.fingerprint() != self.fingerprint
 
     def check(self, scenario: type[Scenario]) -> None:
-        """Check that the data has what a scenario needs, undamaged as far as shows quickly.
+        """Require that the data has a scenario's fields, and pass a quick check for damage.
 
         Raises:
-            DataError: it has not; the message says what to do.
+            DataError: it fails; the message has the next step.
         """
         columns = scenario.columns or ()
         unknown = [column for column in columns if column not in RECIPES]
@@ -144,7 +144,7 @@ class RealData:
         return self._whole[columns]
 
     def size(self, scenario: type[Scenario], size: Size) -> Size:
-        """Return a variant's size as it is with this data: at most the variant's own elements.
+        """Return a variant's size with this data: at most the variant's own elements.
 
         Raises:
             DataError: there are too few elements, or they cannot be read.
@@ -184,12 +184,12 @@ class RealData:
         """Return the account of what a scenario takes and leaves out.
 
         Args:
-            scenario: what reads it.
+            scenario: scenario that reads the data.
             wanted: the variant's own size.
-            size: as `size` gave it for that.
+            size: result of `size` for it.
 
         Raises:
-            DataError: a file ends early, or a label is none.
+            DataError: a file ends early, or a label is invalid.
         """
         source, columns = self.source_for(scenario), scenario.columns or ()
         with reading(self.name):
@@ -241,19 +241,19 @@ def import_data(
     *,
     skip_damaged: bool = False,
 ) -> Dataset:
-    """Read data into the canonical form that a scenario's work reads.
+    """Convert data to the canonical form of a scenario's work.
 
-    Where a cache policy keeps its rows as Parquet, those are read, with the same values.
+    If a cache policy stores its rows as Parquet, it reads these, with the same values.
 
     Args:
-        data: what the user named.
-        scenario: of a size that `RealData.size` gave.
-        directory: where to write.
-        fingerprint: the data's when the run was planned, where it must be the same still.
+        data: the user's data.
+        scenario: scenario with a size from `RealData.size`.
+        directory: output directory.
+        fingerprint: the data's fingerprint in the plan, if it must not have changed.
         skip_damaged: leave damaged elements out, as when the run was planned.
 
     Raises:
-        DataError: an element cannot be read, or the data changed; the message says what.
+        DataError: an element cannot be read, or the data changed; the message has the details.
     """
     source = open_source(data)
     if fingerprint is not None and source.fingerprint() != fingerprint:

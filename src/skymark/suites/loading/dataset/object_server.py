@@ -1,16 +1,16 @@
 """An object store over HTTP for IO-1: serves a directory with a given latency and bandwidth.
 
-Every client gets objects and ranges of them by their paths. To one that speaks S3 a folder of the
-directory is a bucket, which it can list.
+Every client gets objects and ranges of them by their paths. Clients of S3 can list a folder of the
+directory as a bucket.
 
-Runs as a process of its own, so that its work is not the loader's, and needs nothing but the
-standard library, so that it starts quickly:
+It runs as a process of its own, which separates its work from the loader's, and uses only the
+standard library, so that it starts quickly.
 ``python object_server.py DIR --latency-ms 20 --latency-tail 4 --bandwidth-mb-s 200`` prints its
-port on standard output, answers every line of its standard input with the bytes of objects and
-lists sent so far, and serves until that is closed.
+port on standard output. It answers every line of standard input with the total bytes of objects and
+lists sent, and serves until standard input is closed.
 
-A bucket is a folder, its objects are the files below it. Lists are those of ListObjectsV2 (Amazon
-S3 API reference, 2006-03-01) without groups of keys, which no reader of data sets asks for.
+A bucket is a folder, and its objects are the files below it. It implements ListObjectsV2 (Amazon S3
+API reference, 2006-03-01) without groups of keys, because readers of data sets do not use them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from xml.etree import ElementTree as ET
 
 NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 MOST_KEYS = 1000
-"""Of one page, however many are asked for."""
+"""Most keys of one page, whatever the request."""
 
 ERROR_CODES = {
     HTTPStatus.NOT_FOUND: "NoSuchKey",
@@ -48,7 +48,7 @@ ERROR_CODES = {
 
 
 def entity_tag(status: os.stat_result) -> str:
-    """Return a file's entity tag, another one when it has changed."""
+    """Return a file's entity tag, which changes with the file."""
     return f'"{status.st_mtime_ns:x}-{status.st_size:x}"'
 
 
@@ -56,12 +56,11 @@ def listing(bucket: Path, query: Mapping[str, str]) -> bytes:
     """Return one page of a bucket's objects, in the order of their keys.
 
     Args:
-        bucket: its folder, whose files do not change.
-        query: ``prefix``, ``max-keys``, and ``continuation-token`` of the page before, each of
-            which may be left out.
+        bucket: folder of the bucket, whose files do not change.
+        query: optional ``prefix``, ``max-keys``, and ``continuation-token`` of the previous page.
 
     Raises:
-        ValueError: something else is asked for.
+        ValueError: the query has other parameters.
     """
     if query.get("list-type") != "2" or query.get("delimiter"):
         raise ValueError(f"only a plain ListObjectsV2 is answered, not {dict(query)}")
@@ -97,8 +96,8 @@ def refusal(status: HTTPStatus, object_bytes: int | None = None) -> bytes:
 
     Args:
         status: one of `ERROR_CODES`.
-        object_bytes: the size of the object that a range lies outside of; by it clients tell an
-            empty object from a mistake.
+        object_bytes: the size of an object that is smaller than the requested range; it tells
+            clients an empty object from a mistake.
     """
     root = ET.Element("Error")
     add(root, Code=ERROR_CODES[status], Message=status.description)
@@ -114,7 +113,7 @@ def add(parent: ET.Element, **fields: str) -> None:
 
 
 def document(root: ET.Element) -> bytes:
-    """Return an answer as it is sent."""
+    """Return the bytes of a response."""
     written: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
     return written
 
@@ -221,10 +220,10 @@ class ObjectServer(ThreadingHTTPServer):
     """An HTTP server of the files below a directory, on a free port of the loopback interface.
 
     Args:
-        directory: what to serve; nothing outside it is.
-        latency: from a request to the first byte of its answer.
+        directory: directory to serve; files outside it are not.
+        latency: time from a request to the first byte of its answer.
         bandwidth_mb_s: 10⁶ bytes per second over all connections together.
-        concurrency: requests that are answered at a time, the others wait; None for all.
+        concurrency: most requests to answer at a time, while the rest wait; None for all.
     """
 
     daemon_threads = True
@@ -351,7 +350,7 @@ class ObjectHandler(BaseHTTPRequestHandler):
 
 
 def answer(number: int) -> None:
-    """Write a line to whoever started the server."""
+    """Write a line to the process that started the server."""
     sys.stdout.write(f"{number}\n")
     sys.stdout.flush()
 

@@ -22,7 +22,7 @@ from skymark.suites.loading.dataset.files import Listing, Reader, element_path, 
 from skymark.suites.loading.storage_formats import HTTP
 
 URL_VARIABLE = "SKYMARK_OBJECT_URL"
-"""Where the storage directory is served, without a slash at the end."""
+"""Variable with the address of the served storage directory, without a slash at the end."""
 
 PROXIES = ("HTTP_PROXY", "http_proxy")
 """Not all clients obey ``NO_PROXY``, and none needs a proxy to reach this machine."""
@@ -37,7 +37,7 @@ class ObjectStore:
     url: str
     pid: int
     sent_bytes: Callable[[], int]
-    """Returns the bytes of objects that it has sent so far."""
+    """Returns the total bytes of objects that it has sent."""
 
 
 @contextmanager
@@ -53,12 +53,12 @@ def serving(
     """Serve a directory from a process of its own, with `URL_VARIABLE` set meanwhile, no proxy.
 
     Args:
-        directory: what to serve.
+        directory: directory to serve.
         latency_ms: median of the time from a request to the first byte of its answer.
         bandwidth_mb_s: 10⁶ bytes per second over all connections together.
         latency_tail: 99th percentile of that time over the median.
-        concurrency: requests that are answered at a time; None for all.
-        seed: of the times.
+        concurrency: most requests to answer at a time; None for all.
+        seed: seed of the times.
 
     Raises:
         DataError: the server did not start.

@@ -1,4 +1,4 @@
-"""Synthetic sounds: voiced and unvoiced stretches like those of speech, in WAV or FLAC files."""
+"""Synthetic sounds: voiced and unvoiced stretches as in speech, in WAV or FLAC files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Synthetic text: token ids, documents, captions, and the plan of documents in blocks.
 
 Ding et al., "Fewer truncations improve language modeling" (ICML 2024): documents longer than a
-block are cut into pieces, and pieces, longest first, go into the fullest block that still has
-room, so that no document is cut for the sake of padding.
+block are cut into pieces. Pieces, longest first, go into the fullest block with enough room, so
+that no document is cut to save padding.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def pieces_of(lengths: npt.NDArray[np.int64], longest: int) -> list[Piece]:
 def best_fit(sizes: npt.NDArray[np.int64], capacity: int) -> list[list[int]]:
     """Pack items into bins by best-fit decreasing.
 
-    The fullest bin with room is found in a bit set of the room that open bins have left, so that
-    a document costs about a microsecond whatever the number of bins.
+    A bit set of the open bins' remaining room finds the fullest bin with enough room, so that a
+    document costs about a microsecond for any number of bins.
 
     Args:
         sizes: int64 ``[n]``, each 1 ≤ size ≤ capacity.
-        capacity: of a bin.
+        capacity: capacity of a bin.
 
     Returns:
         The item numbers of each bin, ascending; bins in the order they were opened.
@@ -109,7 +109,7 @@ def plan_blocks(lengths: npt.NDArray[np.int64], block_length: int) -> list[list[
 
 GENERATOR_SEED = 20_240_611
 PAIRS_SEED = 20_240_619
-"""Of captions and transcripts, and of the images and sounds that they belong to."""
+"""Seed of captions and transcripts, and of their images and sounds."""
 VOCABULARY = 50_257
 """Tokens of GPT-2 (Radford et al., 2019); the last one ends a text."""
 END_OF_TEXT = VOCABULARY - 1
@@ -178,14 +178,13 @@ def write_documents(
 ) -> Dataset:
     """Write `elements` packed blocks of documents.
 
-    As many documents are taken as fill them; the blocks that packing opens beyond `elements` are
-    left out. The order of the blocks is shuffled, because packing puts the longest documents
-    first.
+    It takes enough documents to fill them, and drops blocks beyond `elements`. The order of the
+    blocks is shuffled, because packing puts the longest documents first.
 
     Args:
-        directory: where to.
-        name: what the documents are, for people.
-        documents: token ids uint16 ``[n]`` of each.
+        directory: output directory.
+        name: readable name of the documents.
+        documents: token ids of each document, uint16 ``[n]``.
         elements: blocks to write.
         block_length: tokens of a block, closing tokens included (L + 1).
 
@@ -295,7 +294,7 @@ WORDS = tuple(dict.fromkeys(["a", "the", "and", "with", *ADJECTIVES, *NOUNS, *VE
 
 
 def caption(random: np.random.Generator) -> str:
-    """Write one caption of about ten words, as those of COCO have."""
+    """Write one caption of about ten words, as in COCO."""
 
     def thing() -> str:
         article = ("a", "the")[int(random.integers(2))]

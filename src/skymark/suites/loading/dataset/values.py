@@ -1,4 +1,4 @@
-"""Conversion of values of real data into those of canonical columns."""
+"""Conversion of values of real data for canonical columns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def jpeg(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return an image's file as it is, uint8 ``[length]``, once it has been decoded to its end.
+    """Return an image's unchanged file, uint8 ``[length]``, after decoding it to its end.
 
-    The column is called after the usual format; the file may be of any of `IMAGE_FORMATS`.
+    The column has the name of the usual format; the file may have any of `IMAGE_FORMATS`.
 
     Raises:
         DataError: the image does not decode to its end, or not to 8-bit RGB.
@@ -66,8 +66,7 @@ def _opened(value: Any, place: str) -> Iterator[Any]:
 def label(value: Any, place: str) -> int | str:
     """Return a label as a number if it is one, else as text.
 
-    Text is a number where it is written as one: ``7``, but neither ``07`` nor ``7.0``, which may be
-    names beside it.
+    Text such as ``7`` is a number; ``07`` and ``7.0`` are not, because they may be names beside it.
     """
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
@@ -81,7 +80,7 @@ def label(value: Any, place: str) -> int | str:
 
 
 def numbered_labels(labels: list[int | str]) -> npt.NDArray[np.int64]:
-    """Return labels as numbers, int64 ``[n]``: as they are, or names in alphabetical order."""
+    """Return labels as numbers, int64 ``[n]``; names are numbered in alphabetical order."""
     if all(isinstance(value, int) for value in labels):
         return np.array(labels, np.int64)
     names = [str(value) for value in labels]
@@ -125,7 +124,7 @@ def byte_tokens(value: Any, place: str) -> npt.NDArray[np.uint16]:
 def wav(value: Any, place: str) -> npt.NDArray[np.uint8]:
     """Return a sound as a WAV file of 16 bits and 16 kHz, uint8 ``[length]``.
 
-    Such WAV files are kept as they are; other sounds are decoded, and resampled where needed.
+    Such WAV files stay unchanged; other sounds are decoded, and resampled if needed.
 
     Raises:
         DataError: the sound does not decode to its end.
@@ -145,7 +144,7 @@ def wav(value: Any, place: str) -> npt.NDArray[np.uint8]:
 def flac(value: Any, place: str) -> npt.NDArray[np.uint8]:
     """Return a sound as a FLAC file of one channel and 16 kHz, uint8 ``[length]``.
 
-    Such FLAC files are kept as they are; other sounds are decoded, and resampled where needed.
+    Such FLAC files stay unchanged; other sounds are decoded, and resampled if needed.
 
     Raises:
         DataError: the sound does not decode to its end.
@@ -169,12 +168,12 @@ def _named(place: str) -> Iterator[None]:
 
 
 def mp4(value: Any, place: str) -> npt.NDArray[np.uint8]:
-    """Return a clip as an MP4 file, uint8 ``[length]``, once all of it has been decoded.
+    """Return a clip as an MP4 file, uint8 ``[length]``, after decoding all of it.
 
-    The frames of other containers are put into MP4 as they are, without being encoded again.
+    Frames of other containers are moved into MP4 without a new encoding.
 
     Raises:
-        DataError: a frame cannot be decoded, or not be found by its number.
+        DataError: a frame cannot be decoded, or cannot be found by its number.
     """
     with needs("av"):
         from skymark.suites.loading.transforms.video import as_mp4, check_clip

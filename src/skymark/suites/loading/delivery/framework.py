@@ -29,27 +29,27 @@ class Placed:
 
 
 class Framework(ABC):
-    """One device of a framework; made when the first batch is there, for it starts the framework.
+    """One device of a framework, made at the first batch, because it starts the framework.
 
-    On the platform ``cpu`` the device is the framework's own CPU device, and arrays of the host
-    are copied all the same, so that the same is done there as with an accelerator.
+    On the platform ``cpu`` the device is the framework's own CPU device. Arrays of the host are
+    still copied, so that the CPU does the same work as an accelerator.
     """
 
     name: ClassVar[FrameworkName]
 
     @abstractmethod
     def __init__(self, platform: Platform, number: int) -> None:
-        """Take a device of a platform; beyond the last, they are counted from the first again."""
+        """Use a device of a platform; numbers beyond the last device wrap around."""
 
     @abstractmethod
     def bytes_to_move(self, value: Any) -> int:
-        """Return the bytes of an array, 0 where it lies on the device already."""
+        """Return the bytes of an array, 0 if it is on the device already."""
 
     @abstractmethod
     def place(self, batch: Mapping[str, Any]) -> Placed:
-        """Copy arrays to the device and wait until they are there; those that are there stay.
+        """Copy arrays to the device and wait for the copies; arrays of the device stay.
 
-        Any thread may call it. When it returns, the arrays of the host may be written into.
+        Any thread may call it. When it returns, the arrays of the host may be overwritten.
         """
 
     def has(self, value: Any) -> bool:
@@ -58,11 +58,11 @@ class Framework(ABC):
         return False
 
     def receive(self, fields: Mapping[str, Any]) -> None:
-        """Note that the calling thread will use arrays that `place` has returned in any thread."""
+        """Prepare the calling thread to use arrays that `place` has returned in any thread."""
         del fields
 
     def buffer(self, size: int) -> Any:
-        """Return a host buffer of so many bytes, of the kind that is copied fastest."""
+        """Return a host buffer with a number of bytes, of the kind with the fastest copies."""
         import numpy as np
 
         return np.ones(size, np.uint8)

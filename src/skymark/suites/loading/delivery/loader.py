@@ -1,4 +1,4 @@
-"""A loader whose batches another loader makes, and a framework puts on its device."""
+"""A loader that puts the batches of an inner loader on a framework's device."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch
 
 PLAIN_COPIES = 21
-"""Copies of a plain buffer, after one more that is not timed; the median counts."""
+"""Timed copies of a plain buffer, after an untimed copy; the median counts."""
 
 
 FRAMEWORKS: Mapping[FrameworkName, type[Framework]] = {
@@ -33,11 +33,11 @@ FRAMEWORKS: Mapping[FrameworkName, type[Framework]] = {
 
 
 def opened(adapter: Adapter, job: LoadingJob) -> Loader:
-    """Open an adapter's loader, whose batches end where the job asks for them.
+    """Open an adapter's loader, with batches in host memory or on the device, as the job requires.
 
     Raises:
-        UsageError: that is a device, and the adapter names no framework; planning refuses such a
-            cell, but a plan may be another version's.
+        UsageError: the job requires a device, and the adapter has no framework; planning refuses
+            such a cell, but another version may have made the plan.
     """
     if job.deliver == "host":
         return adapter.open(job)
@@ -53,7 +53,7 @@ def opened(adapter: Adapter, job: LoadingJob) -> Loader:
 
 
 def transfer_of(loader: Loader) -> Transfer | None:
-    """Return what a loader moved since it was last asked; None where nothing tells."""
+    """Return a loader's transfers since the last call; None if unknown."""
     return loader.take_transfer() if isinstance(loader, DeliveringLoader) else None
 
 
@@ -63,26 +63,23 @@ class Delivered:
 
     batch: dict[str, Any]
     moved_bytes: int
-    """0 where they were there already."""
+    """0 if they were made on the device."""
 
 
 class DeliveringLoader(Loader):
-    """A loader that hands out a batch when it is on the device.
+    """A loader that returns a batch when it is on the device.
 
-    With `ahead`, a thread of its own takes the next batch from the other loader as soon as one is
-    handed out, and copies it while that one is used. It never takes more than one: two batches lie
-    on the device. The next batch is taken when the copy of the last one is complete, so that a
-    library may write it into the same memory. Without `ahead`, a batch is taken and copied when it
-    is asked for.
+    With `ahead`, a separate thread takes the next batch from the inner loader as soon as a batch
+    is returned, and copies it while the returned batch is in use. It takes one batch only, so two
+    batches are on the device. The next batch is taken after the last copy, so that a library may
+    write it into the same memory. Without `ahead`, a batch is taken and copied on request.
 
-    The first batch of an epoch is taken in the thread that asks for it: there, libraries start
-    their processes. Batches that lie on the device already are not taken ahead, for nothing is to
-    be copied.
+    The caller's thread takes the first batch of an epoch, because libraries start their processes
+    there. Batches of the device are not taken ahead, because they need no copy.
 
     Args:
-        loader: makes the batches.
-        start: makes the framework when the first batch is there: worker processes are forked
-            before that.
+        loader: inner loader, which makes the batches.
+        start: makes the framework at the first batch, after the fork of worker processes.
         ahead: whether to copy one batch ahead.
     """
 
@@ -112,30 +109,29 @@ class DeliveringLoader(Loader):
         return self._delivered(self.loader.seek(epoch, batches))
 
     def will_be_saved(self, batches: int) -> None:
-        """Take nothing ahead after so many batches of the next pass."""
+        """Take nothing ahead after this number of batches of the next pass."""
         self._saved_after = batches
 
     def state(self) -> bytes:
-        """Return the other loader's position, which is that after the latest batch delivered.
+        """Return the inner loader's position, after the latest batch delivered.
 
         Raises:
-            RuntimeError: the other loader is one batch further; see `will_be_saved`.
+            RuntimeError: the inner loader is one batch further; see `will_be_saved`.
         """
         if self._next is not None:
             raise RuntimeError("the next batch was taken ahead; call will_be_saved before the pass")
         return self.loader.state()
 
     def close(self) -> None:
-        """End the thread and close the other loader."""
+        """End the thread and close the inner loader."""
         if self._copier is not None:
             self._copier.shutdown()
         self.loader.close()
 
     def take_transfer(self) -> Transfer:
-        """Return what was moved since the last call, beside plain copies to the same device.
+        """Return the transfers since the last call, with plain copies to the same device.
 
-        The plain copies are made once, when there was a batch to tell their size. Call it between
-        passes.
+        The plain copies are made once, with the size of a delivered batch. Call it between passes.
         """
         moved = Transfer(self._moved_bytes, self._moving_ns)
         if self._plain is None and self._framework is not None and moved.moved_bytes:
@@ -163,14 +159,14 @@ class DeliveringLoader(Loader):
                 self._leave(following)
 
     def _leave(self, following: Future[Delivered | None]) -> None:
-        """Drop the batch after a pass that was left: one thread at a time may ask for batches."""
+        """Drop the batch taken ahead after an early end: only one thread at a time may take any."""
         if not following.cancel():
             wait([following])
         if self._next is following:
             self._next = None
 
     def _take(self, batches: Iterator[Batch]) -> Delivered | None:
-        """Take a batch from the other loader and deliver it; None at the end."""
+        """Take a batch from the inner loader and deliver it; None at the end."""
         batch = next(batches, None)
         if batch is None:
             return None
@@ -196,7 +192,7 @@ class DeliveringLoader(Loader):
 
 
 def plain_copies(framework: Framework, size: int) -> Transfer:
-    """Copy a buffer of so many bytes to the device several times; the median is the time of one."""
+    """Copy a buffer of `size` bytes to the device several times, and return the median time."""
     buffer = {"buffer": framework.buffer(size)}
     framework.place(buffer)
     taken = [framework.place(buffer).copy_ns for _ in range(PLAIN_COPIES)]

@@ -1,7 +1,7 @@
 """JAX's ways to accelerators: page-locked memory to one device, or a mesh of all of them.
 
-Where there is no accelerator, XLA divides the CPU into several devices, if it is told so before
-JAX is imported: hence `mesh_variables`, for a process of its own.
+Without an accelerator, XLA can divide the CPU into several devices. It needs `mesh_variables`
+before JAX is imported, and thus a process of its own.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PAGE_LOCKED = "pinned_host"
 class Jax(Framework):
     """A local device of JAX's backend for the platform.
 
-    A copy from NumPy's memory, which is pageable, has a tenth of the bus's rate. So arrays are put
-    into page-locked memory first, which JAX calls a memory kind of the device.
+    A copy from NumPy's pageable memory has a tenth of the bus's rate. So arrays are copied to
+    page-locked memory first, a memory kind of the device in JAX.
 
     Attributes:
-        page_locked: that memory; None where the device has none, and for a CPU.
+        page_locked: page-locked memory; None for a CPU or a device without it.
     """
 
     name: ClassVar[FrameworkName] = "jax"
@@ -70,14 +70,14 @@ class Jax(Framework):
         return Placed({name: there.get(name, placed.get(name)) for name in batch}, copy_ns)
 
     def buffer(self, size: int) -> Any:
-        """Return page-locked memory where the device has it."""
+        """Return page-locked memory if the device has it."""
         buffer = super().buffer(size)
         return buffer if self.page_locked is None else self._put(buffer, self.page_locked)
 
     def _copied(self, on_host: dict[str, Any]) -> Any:
-        """Copy; on the CPU `device_put` would use aligned memory of the host as it is.
+        """Copy; on the CPU `device_put` would share aligned memory of the host.
 
-        It does so even with ``may_alias=False`` (JAX 0.10.2).
+        It shares the memory even with ``may_alias=False`` (JAX 0.10.2).
         """
         if self.device.platform == HOST and self.page_locked is None:
             array = self.jax.numpy.array
@@ -100,7 +100,7 @@ class Jax(Framework):
 
 
 def page_locked_memory(device: Any) -> Any:
-    """Return the sharding of a device's page-locked host memory; None where JAX has none for it."""
+    """Return the sharding of a device's page-locked host memory; None if JAX has none for it."""
     from jax.sharding import SingleDeviceSharding
 
     if PAGE_LOCKED not in {memory.kind for memory in device.addressable_memories()}:
@@ -133,7 +133,7 @@ def batch_sharding() -> Any:
 
 
 def place(batch: Batch, sharding: Any) -> dict[str, Any]:
-    """Return a batch as JAX arrays on the mesh; a batch that is there already stays.
+    """Return a batch as JAX arrays on the mesh; a batch on the mesh stays.
 
     The first dimension must be a multiple of the number of devices.
     """
@@ -155,13 +155,13 @@ def await_batch(batch: Mapping[str, Any]) -> None:
 
 
 def misplaced(batch: Mapping[str, Any], sharding: Any) -> str | None:
-    """Describe the field that does not lie on the mesh as asked; None if all do."""
+    """Describe a field with a wrong place on the mesh; None without one."""
     for name, value in batch.items():
         found = getattr(value, "sharding", None)
         if found is None:
             return f"field {name!r} is a {type(value).__name__}, not an array on devices"
         if not found.is_equivalent_to(sharding, value.ndim):
-            return f"field {name!r} is placed as {found}, where {sharding} was asked for"
+            return f"field {name!r} is placed as {found}, and the job requires {sharding}"
         rows = {shard.data.shape[0] for shard in value.addressable_shards}
         if rows != {value.shape[0] // sharding.num_devices}:
             return f"the shards of field {name!r} have {sorted(rows)} rows of {value.shape[0]}"

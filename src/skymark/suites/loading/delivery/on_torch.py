@@ -72,7 +72,7 @@ class Torch(Framework):
         return Placed(placed, round(begin.elapsed_time(end) * 1e6))
 
     def receive(self, fields: Mapping[str, Any]) -> None:
-        """Keep the memory of tensors, which is the copies' stream's, until the caller's is done.
+        """Keep the memory of tensors, which belongs to the copies' stream, for the caller's stream.
 
         See `torch.Tensor.record_stream`.
         """
@@ -82,7 +82,7 @@ class Torch(Framework):
                 value.record_stream(stream)
 
     def buffer(self, size: int) -> Any:
-        """Return page-locked memory where there is a CUDA device."""
+        """Return page-locked memory if there is a CUDA device."""
         return self.torch.ones(size, dtype=self.torch.uint8, pin_memory=self.cuda)
 
     def has(self, value: Any) -> bool:
@@ -98,7 +98,7 @@ class Torch(Framework):
         return value if value.is_cuda or value.is_pinned() else value.pin_memory()
 
     def _copy_of(self, sources: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-        """Return what starts the copies; the device's memory for them is there already.
+        """Return a function that starts the copies; the device's memory is allocated already.
 
         One call launches all of them, the largest first. Between calls this thread could lose
         Python's lock to the training loop, and the GPU would wait for the next launch.
@@ -123,7 +123,7 @@ class Torch(Framework):
 
 
 def torch_device(platform: Platform, number: int) -> Any:
-    """Return a CUDA device, counted from the first again beyond the last, or the CPU."""
+    """Return a CUDA device, with numbers that wrap around, or the CPU."""
     import torch
 
     if platform != "gpu":

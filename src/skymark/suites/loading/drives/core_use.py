@@ -1,4 +1,4 @@
-"""Cores that a loader keeps busy, beside those that the machine has left."""
+"""Cores that a loader keeps busy, and the machine's idle cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 
 
 def idle_core_s() -> float:
-    """Return the time that this process's cores have been idle so far, in core seconds.
+    """Return the total idle time of this process's cores, in core seconds.
 
     Waiting for a disk counts as idle. The kernel counts in ticks of 10 ms.
     """
@@ -30,7 +30,7 @@ class Moment:
 
 
 class CoreUse:
-    """The use of cores from its making to `end`."""
+    """The use of cores from the object's creation to `end`."""
 
     def __init__(self) -> None:
         self._begin = self._end = Moment()
@@ -40,7 +40,7 @@ class CoreUse:
         self._end = Moment()
 
     def figures(self, cpu_s: float | None) -> dict[str, float]:
-        """Return metrics; nothing where no CPU time is known.
+        """Return metrics; empty without a CPU time.
 
         Args:
             cpu_s: CPU seconds of the process tree meanwhile.

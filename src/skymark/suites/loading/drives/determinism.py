@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 def drive(bench: Bench) -> Outcome:
     """Measure and verify whole epochs, then reopen the loader untimed and compare streams.
 
-    Equal streams from another worker count prove in one go that a seed gives one stream and that
-    the worker count does not change it; only when they differ is the same job opened again, to
-    tell which of the two is broken.
+    Equal streams with another worker count prove that a seed gives one stream and that the worker
+    count does not change it. If they differ, the same job is opened again to find the cause.
     """
     outcome, (first, second, *_) = epochs.measured(bench)
     streams = [stream_of(first.indices), stream_of(second.indices)]
@@ -81,7 +80,7 @@ def _streams(bench: Bench, job: LoadingJob, count: int) -> list[Array]:
 
 
 def _difference(streams: list[Array], others: list[Array]) -> str | None:
-    """Describe the first difference of two lists of streams, as far as both go; None if equal."""
+    """Describe the first difference of two lists of streams up to the shorter; None if equal."""
     for epoch, (stream, other) in enumerate(zip(streams, others, strict=True)):
         common = min(len(stream), len(other))
         different = np.flatnonzero(stream[:common] != other[:common])

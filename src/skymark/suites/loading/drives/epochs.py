@@ -34,24 +34,24 @@ KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""
 
 KEPT_IN = 8
-"""One epoch in so many keeps batches where epochs have no stream: a library goes on while one is
-copied, which is a part of so short an epoch."""
+"""Epochs per epoch with kept batches, if epochs have no stream: a library continues during a copy,
+which takes a good part of a short epoch."""
 
 GRACE_S = 20.0
-"""Longest time beyond that of a round, in which it gets the batches that it needs at least."""
+"""Longest extra time of a round to get its minimum number of batches."""
 
 KEPT_BYTES = 1 << 28
-"""Memory for kept batches of measured epochs, where all are to be kept."""
+"""Memory for kept batches of measured epochs, if all should be kept."""
 
 RunEpoch = Callable[[int, int, float], Pass]
-"""Runs one timed epoch, given its number, how many batches to keep, and its most seconds."""
+"""Runs one timed epoch, given its number, the number of batches to keep, and its most seconds."""
 
 Verify = Callable[[int, Pass], None]
-"""Checks an epoch, given its number and what it delivered."""
+"""Checks an epoch, given its number and its pass."""
 
 
 def drive(bench: Bench) -> Outcome:
-    """Measure and verify one round, and in the first one that the seed decides the order."""
+    """Measure and verify one round; the first round also verifies that the seed sets the order."""
     outcome, (first, *_) = measured(bench, enough_for(bench))
     if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, first)
@@ -72,8 +72,8 @@ def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunE
 
     Args:
         bench: set up for the round.
-        loader: is open.
-        enough: what suffices of epoch 0, if it would not end in its time; None for all of it.
+        loader: open loader.
+        enough: sufficient part of epoch 0, if its time is too short; None for all of it.
     """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
     least = least_batches(fewest_batches(bench), int((bench.limits.max_seconds + GRACE_S) * 1e9))
@@ -111,15 +111,15 @@ def measure(
 ) -> list[Pass]:
     """Run and verify a warm-up epoch and the measured ones; return them by epoch number.
 
-    The warm-up epoch is timed too (its first wait is the time to first batch) and its content is
+    The warm-up epoch is timed too (its first wait is the time to first batch). Its content is
     verified at once, up to the effort's number of elements; the measured epochs follow.
 
     Args:
         bench: set up for the round.
-        outcome: what the epochs are added to.
+        outcome: collects the epochs.
         run: runs one epoch.
         verified: checks an epoch; None for `verify`.
-        passes_of: returns the passes of an epoch by rank, where ranks take the batches.
+        passes_of: returns the passes of an epoch by rank, if ranks take the batches.
     """
     verified = verified or partial(verify, bench)
     warm = warm_up(bench, outcome, run, verified)
@@ -154,13 +154,13 @@ def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch, verified: Verify) -> 
 
 
 def measured_epochs(bench: Bench, run: RunEpoch, *, after_pause: bool = True) -> list[Pass]:
-    """Run epochs 1, 2 … until both time and batches suffice, or one was stopped or had no batch.
+    """Run epochs 1, 2 … until time and batches suffice, or an epoch was stopped or had no batch.
 
     Args:
         bench: set up for the round.
-        run: runs one of them.
-        after_pause: whether a library had time to work ahead. Where an epoch has no stream, the
-            first one then comes before those that are measured: see `first_measured`.
+        run: runs one epoch.
+        after_pause: whether a library had time to work ahead. If epochs have no stream, an
+            unmeasured epoch then comes first: see `first_measured`.
     """
     passes: list[Pass] = []
     if after_pause and not bench.has_stream:
@@ -174,18 +174,18 @@ def measured_epochs(bench: Bench, run: RunEpoch, *, after_pause: bool = True) ->
 
 
 def first_measured(bench: Bench, passes: Sequence[Pass]) -> int:
-    """Return the number of the first measured epoch of those that followed a pause.
+    """Return the number of the first measured epoch after a pause.
 
-    Where an epoch has no stream, the one after the pause counts for nothing: its batches were made
-    while the warm-up was verified. What a library has made ahead at its end, it has made ahead at
-    the end of the last epoch, too.
+    If epochs have no stream, the epoch after the pause is excluded, because its batches were made
+    during the verification of the warm-up. The library works ahead equally at the end of that
+    epoch and of the last.
     """
     return 1 if bench.has_stream or len(passes) == 1 else 2
 
 
 @dataclasses.dataclass
 class Spent:
-    """The measured epochs so far, their time and their batches."""
+    """Totals of the measured epochs: their number, time and batches."""
 
     epochs: int = 0
     seconds: float = 0.0
@@ -212,7 +212,7 @@ def goes_on(bench: Bench, spent: Spent) -> bool:
 
 
 def enough_for(bench: Bench) -> Enough | None:
-    """Return what suffices of a bench's warm-up epoch; None where all of it is needed."""
+    """Return the sufficient part of a bench's warm-up epoch; None if all of it is needed."""
     job, limits = bench.job, bench.limits
     if bench.whole_warm_up or job.scenario.mixture is not None:
         return None
@@ -226,7 +226,7 @@ def enough_for(bench: Bench) -> Enough | None:
 
 
 def fewest_batches(bench: Bench) -> int:
-    """Return the batches of an epoch before which a measured one is not stopped; 0 for none."""
+    """Return the least batches of a measured epoch before a stop; 0 for no minimum."""
     job, least = bench.job, bench.limits.least_batches
     if not least:
         return 0
@@ -235,15 +235,15 @@ def fewest_batches(bench: Bench) -> int:
 
 
 def batches_holding(job: LoadingJob, elements: int) -> int:
-    """Return how many batches together hold so many elements, at least one."""
+    """Return the number of batches that hold a number of elements, at least one."""
     return max(1, -(-elements // job.batch_size))
 
 
 def kept_batches(bench: Bench, passes: Sequence[Pass]) -> int:
-    """Return how many batches to keep of the measured epoch that follows others.
+    """Return the number of batches to keep of the next measured epoch.
 
-    Where the effort verifies every element, all of them, while there is memory for them; but not
-    where nothing was verified yet, which is to measure memory.
+    If the effort verifies every element, it is all batches, up to the memory for them. It is the
+    usual number before any verification, as in a measurement of memory.
     """
     if not bench.has_stream:
         return 0 if secrets.randbelow(KEPT_IN) else KEPT_PER_EPOCH
@@ -261,8 +261,8 @@ def check_seed(bench: Bench, first: Pass) -> None:
     if len(here) >= ENOUGH and np.array_equal(here, there):
         bench.oracle.refuse(
             "ignored-seed",
-            f"the order does not depend on the seed: {other.seed} gave the same as "
-            f"{bench.job.seed}",
+            f"the order does not depend on the seed: seeds {bench.job.seed} and {other.seed} gave "
+            "the same order",
         )
 
 
@@ -276,7 +276,7 @@ def check_again(bench: Bench, first: Pass) -> None:
 
 
 def beginnings(bench: Bench, first: Pass, job: LoadingJob) -> tuple[Array, Array]:
-    """Return the first `ENOUGH` elements of epoch 0, and those of a job that is opened for them."""
+    """Return the first `ENOUGH` elements of epoch 0, and of a job that is opened to compare."""
     count = batches_holding(job, ENOUGH)
     with dataclasses.replace(bench, job=job).opened() as (loader, _):
         indices = [np.array(on_host(batch["index"])) for batch in islice(loader.epoch(0), count)]
@@ -284,12 +284,12 @@ def beginnings(bench: Bench, first: Pass, job: LoadingJob) -> tuple[Array, Array
 
 
 def own_copy(batch: Batch) -> HostBatch:
-    """Copy a batch to NumPy arrays: the library may reuse its buffers for the next one."""
+    """Copy a batch to NumPy arrays, because the library may reuse its buffers."""
     return {name: np.array(on_host(value)) for name, value in batch.items()}
 
 
 def noted_copy(loader: Loader, devices: set[str], batch: Batch) -> HostBatch:
-    """Copy a batch, and note where it lay; outside the clock."""
+    """Copy a batch, and note its devices; outside the clock."""
     found = devices_of(batch)
     made = loader.worked_on
     devices |= found if made is None else {f"{made}, then {place}" for place in found}
@@ -297,7 +297,7 @@ def noted_copy(loader: Loader, devices: set[str], batch: Batch) -> HostBatch:
 
 
 def verify(bench: Bench, epoch: int, done: Pass) -> None:
-    """Check the indices of an epoch and the content of the batches kept of it."""
+    """Check the indices of an epoch and the content of its kept batches."""
     job, oracle = bench.job, bench.oracle
     oracle.check(
         Elements(

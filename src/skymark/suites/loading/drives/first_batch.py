@@ -10,8 +10,8 @@ from skymark.suites.loading.oracle import CpuTime
 def drive(bench: Bench) -> Outcome:
     """Measure and verify one round, with opening the loader inside the sampled region.
 
-    Loading everything may happen when a loader is opened or when its first batch is asked for, so
-    ``open_to_first_batch_s`` spans both. Nothing is verified before the sampling ends, as the
+    A loader may load everything on opening or at the request of its first batch, so
+    ``open_to_first_batch_s`` spans both. Nothing is verified before the sampling ends, because the
     reference would need memory of its own.
     """
     bench.begin()

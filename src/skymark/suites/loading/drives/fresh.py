@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
 
 POLL_S = 0.2
-"""How often to look whether a process that does not answer is still alive."""
+"""Time between two checks that a silent process is still alive."""
 EXIT_TIMEOUT_S = 10.0
 
 
@@ -42,15 +42,14 @@ class PassOrder:
 
     epoch: int
     kept: int
-    """How many batches to send back whole."""
+    """Number of whole batches to send back."""
     stop_after_ns: int
     state: bytes | None = None
-    """Where to resume the epoch, None for its start."""
+    """Position to resume the epoch from, None for its start."""
     skip: int | None = None
-    """The batches of the epoch before the first one asked for (ability ``seek``), None for an
-    epoch that is begun as usual."""
+    """Number of batches to skip (ability ``seek``), None for an ordinary epoch."""
     most: int | None = None
-    """The batches after which it ends, None for those of the epoch."""
+    """Most batches of the pass, None for all batches of the epoch."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ class RemotePass:
     begin_ns: int
     end_ns: int
     devices: int | None = None
-    """How many devices the batches were divided among, None where they stayed on the host."""
+    """Number of devices with parts of the batches, None for batches on the host."""
     places: frozenset[str] = frozenset()
-    """Where the batches lay that were kept."""
+    """Devices of the kept batches."""
     fault: str | None = None
-    """What was wrong with where the batches lay, None where nothing was."""
+    """Fault of the batches' devices, None without one."""
     arrival_fault: Cause | None = None
-    """What was wrong with the first batch that could not be used as it came."""
+    """Fault of the first unusable batch."""
 
 
 class FreshLoader:
@@ -119,21 +118,21 @@ class FreshLoader:
         *,
         mesh: bool = False,
     ) -> None:
-        """Ask to open a loader, and say how its batches are consumed; the answer is `setup_s`.
+        """Request a loader and the consumption of its batches; the answer is `setup_s`.
 
         On a `mesh`, batches go to devices.
         """
         self._connection.send(("open", (job, consumption, mesh)))
 
     def run(self, order: PassOrder) -> None:
-        """Ask for one timed pass; the answer is a `RemotePass`."""
+        """Request one timed pass; the answer is a `RemotePass`."""
         self._connection.send(("run", (order,)))
 
     def close(self) -> None:
         """End the loader and its process; safe to call again."""
         if self._connection.closed:
             return
-        with suppress(OSError):  # a process that is dead already needs no message
+        with suppress(OSError):  # a dead process needs no message
             self._connection.send(None)
         self._connection.close()
         try:
@@ -146,8 +145,8 @@ class FreshLoader:
 def receive(connection: Connection[Any, Any], process: subprocess.Popen[bytes]) -> Any:
     """Wait for one answer of a fresh process.
 
-    Its library's own processes may hold the connection open when it has died, so that the end of
-    the connection alone would not tell.
+    After its death, its library's own processes may hold the connection open, so the end of the
+    connection alone does not reveal it.
     """
     while not connection.poll(POLL_S) and process.poll() is None:
         pass

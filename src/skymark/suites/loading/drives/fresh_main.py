@@ -47,7 +47,7 @@ class Host:
         self.consumer: Consumer | None = None
 
     def open(self, job: LoadingJob, consumption: Consumption, mesh: bool) -> float:
-        """Open the loader and return the seconds it took, without those that JAX takes to start."""
+        """Open the loader and return the time in seconds, without the start of JAX."""
         sharding = batch_sharding() if mesh else None
         self.consumer = consumption.consumer(self.adapter, job)
         begin = time.perf_counter()
@@ -58,7 +58,7 @@ class Host:
         return time.perf_counter() - begin
 
     def run(self, order: PassOrder) -> RemotePass:
-        """Run one timed pass, from an epoch's start or from where it is to be resumed."""
+        """Run one timed pass, from an epoch's start or from the position to resume."""
         loader, state = self.loader, order.state
         start = loader.epoch if state is None else partial(loader.resume, state=state)
         if order.skip is not None:
@@ -101,11 +101,11 @@ class NoLoader(Loader):
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yield no batches."""
-        raise LookupError(f"epoch {epoch} was asked for before a loader was opened")
+        raise LookupError(f"epoch {epoch} was requested before a loader was opened")
 
 
 class MeshLoader(Loader):
-    """A loader that puts another's batches on the devices, as a training loop does."""
+    """A loader that puts an inner loader's batches on the devices, like a training loop."""
 
     def __init__(self, loader: Loader, sharding: Any) -> None:
         self.loader = loader
@@ -125,12 +125,12 @@ class MeshLoader(Loader):
         self.fault = self.fault or misplaced(batch, self.sharding)
 
     def close(self) -> None:
-        """Close the other loader."""
+        """Close the inner loader."""
         self.loader.close()
 
 
 def main() -> None:
-    """Answer requests until the other end is closed."""
+    """Answer requests until the caller closes the connection."""
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
     os.set_inheritable(connection.fileno(), False)
     host: Host | None = None

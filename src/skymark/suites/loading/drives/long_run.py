@@ -1,4 +1,4 @@
-"""Drive a loader for many epochs and weigh its process tree between them."""
+"""Drive a loader for many epochs and measure its process tree's memory between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array
 
 PAUSE_S = 0.2
-"""Between two weighings at least, so that they take little of the run's own time."""
+"""Least time between two measurements of memory, so that they take little of the run's time."""
 
 SHARE = 4
 """Times as long as a weighing took, until the next."""
@@ -32,7 +32,7 @@ FEWEST = 6
 
 
 def drive(bench: Bench) -> Outcome:
-    """Measure and verify one round, and find by how much its memory grows.
+    """Measure and verify one round, and measure the growth of its memory.
 
     Every epoch is handed over at its end, so that nothing of it stays in this process but its
     waits, 16 bytes a batch.
@@ -60,7 +60,7 @@ def drive(bench: Bench) -> Outcome:
 
 
 def measured_passes(bench: Bench, run: epochs.RunEpoch) -> Iterator[Pass]:
-    """Yield epochs 1, 2 … until they were long enough, or one was stopped or had no batch."""
+    """Yield epochs 1, 2 … until they are long enough, or an epoch was stopped or had no batch."""
     limits = bench.limits
     asked_s = bench.job.scenario.times_as_long * limits.min_seconds
     least_s = min(asked_s, limits.max_seconds)
@@ -87,7 +87,7 @@ class Outline:
 
     @classmethod
     def of(cls, done: Pass, *, keeps: bool) -> Outline:
-        """Return the outline of a pass; its kept batches, which tell their size, may stay."""
+        """Return the outline of a pass, optionally with its kept batches for their size."""
         rest = replace(done, wait_ns=[], indices=[], kept=done.kept if keeps else {})
         return cls(rest, array("q", done.wait_ns), array("q", map(len, done.indices)))
 
@@ -99,10 +99,10 @@ class Outline:
 
 
 class Memory:
-    """The memory of this process and those below it, against the elements delivered by then."""
+    """The memory of this process tree, by the number of delivered elements."""
 
     def __init__(self, exclude: Collection[int] = ()) -> None:
-        """Begin with nothing weighed.
+        """Begin without measurements.
 
         Args:
             exclude: processes that are not the library's.
@@ -114,7 +114,7 @@ class Memory:
         self._bytes: list[int] = []
 
     def weigh(self, elements: int) -> None:
-        """Weigh the processes after so many more elements, unless they were just weighed."""
+        """Measure the processes' memory after a number of elements, unless just measured."""
         self._delivered += elements
         begin_s = time.monotonic()
         if begin_s < self._next_s:
@@ -127,7 +127,7 @@ class Memory:
             self._bytes.append(size)
 
     def figures(self) -> dict[str, float]:
-        """Return the memory and its growth over the later half; nothing of too few weighings."""
+        """Return the memory and its growth over the later half; empty with too few measurements."""
         if len(self._bytes) < FEWEST:
             return {}
         half = len(self._bytes) // 2

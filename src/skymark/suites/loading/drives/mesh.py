@@ -1,4 +1,4 @@
-"""Drive a loader whose batches go to a mesh of JAX devices, in a process that has one."""
+"""Drive a loader with batches for a mesh of JAX devices, in a process with such a mesh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every drive is given, and what it hands back."""
+"""The input and the result of every drive: a bench and its outcome."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Served:
-    """A job's storage as an object server has it."""
+    """A job's storage on an object server."""
 
     stored_bytes: int
     sent_bytes: Callable[[], int]
-    """Returns what the server has sent so far."""
+    """Returns the total bytes that the server has sent."""
 
 
 @dataclass
@@ -43,67 +43,66 @@ class Bench:
     adapter: Adapter
     job: LoadingJob
     oracle: Verifier
-    """Told what the loader delivered."""
+    """Checks the loader's batches."""
     limits: LoadingLimits
     round: int
     consumption: Consumption = field(default_factory=Consumption)
     """The use of each batch between two waits."""
     timed_region_begins: Callable[[tuple[int, ...]], None] = lambda _: None
-    """Called by `begin`, with the processes that are not to be sampled."""
+    """Called by `begin`, with the processes to exclude from sampling."""
     timed_region_ends: Callable[[], Resources] = Resources
-    """Called right after it; returns what the process tree used."""
+    """Called at the end of the region; returns the process tree's resources."""
     excluded_pids: tuple[int, ...] = ()
-    """Processes that serve the benchmark, such as the object server, and are not the library's."""
+    """Processes of the benchmark, such as the object server, and not of the library."""
     store: Served | None = None
-    """What the job's storage is served by, where that is over HTTP."""
+    """Server of the job's storage; None unless over HTTP."""
     batch_bytes: int = 0
-    """Bytes of the largest batch that was kept; grows while the bench is driven."""
+    """Bytes of the largest kept batch; grows during the drive."""
     devices: set[str] = field(default_factory=set)
-    """Where the batches lay that were looked at; grows while the bench is driven."""
+    """Devices of the inspected batches; grows during the drive."""
     whole_warm_up: bool = False
-    """Whether what is measured depends on all of a warm-up epoch, which fills a cache."""
+    """Whether the figures depend on a whole warm-up epoch, which fills a cache."""
     reference: str = ""
-    """How a fresh process finds the adapter; see `registry.adapter_class`."""
+    """Reference of the adapter for a fresh process; see `registry.adapter_class`."""
 
     def begin(self) -> None:
-        """Start sampling what the process tree uses, right before the measured part."""
+        """Start sampling the process tree's resources, right before the measured part."""
         self.timed_region_begins(self.excluded_pids)
 
     def cpu_s(self) -> float:
-        """Return the CPU seconds that the process tree has used so far."""
+        """Return the total CPU seconds of the process tree."""
         return cpu_seconds_of_tree(os.getpid(), self.excluded_pids)
 
     def sent_bytes(self) -> int:
-        """Return what the object server has sent so far; 0 where there is none."""
+        """Return the total bytes that the object server has sent; 0 without one."""
         return 0 if self.store is None else self.store.sent_bytes()
 
     def check_fetched(self, sent_bytes: int, elements: int) -> None:
-        """Hold what the object server sent in the measured epochs against what was delivered."""
+        """Compare the object server's bytes in the measured epochs with the delivered elements."""
         if self.store is not None:
             self.oracle.check(FetchedBytes(sent_bytes, elements, self.store.stored_bytes))
 
     def note_sizes(self, batches: Iterable[HostBatch]) -> None:
-        """Note how large the batches were that were kept."""
+        """Record the sizes of kept batches."""
         sizes = [sum(value.nbytes for value in batch.values()) for batch in batches]
         self.batch_bytes = max([self.batch_bytes, *sizes])
 
     def note_places(self, places: Iterable[str]) -> None:
-        """Note where batches lay that were looked at; none may be on the host that was not to be.
+        """Record the devices of inspected batches; refuse batches on the host instead of a device.
 
-        A CPU's own device is the host, so that nothing can be told there.
+        A CPU's own device is the host, so there is no check on the CPU.
         """
         self.devices.update(places)
         job = self.job
         if job.deliver == "device" and job.platform != "cpu" and HOST in self.devices:
             self.oracle.refuse(
                 "not-delivered",
-                f"a batch lay on the host, where it was to be on the {job.platform}; see "
-                "`Adapter.delivering`",
+                f"a batch was on the host, and not on the {job.platform}; see `Adapter.delivering`",
             )
 
     @property
     def lead(self) -> int:
-        """The batches at an epoch's start that are no part of its stream; 0 if all are."""
+        """The number of batches at an epoch's start before its stream."""
         return 0 if self.adapter.works_ahead == "epoch" else lead_of(self.job)
 
     @property
@@ -112,7 +111,7 @@ class Bench:
         return has_stream(self.job)
 
     def outcome(self, setup_s: float = 0.0) -> Outcome:
-        """Return an outcome of the bench's job, to which nothing was added yet."""
+        """Return an empty outcome for the bench's job."""
         return Outcome(setup_s=setup_s, lead=self.lead, has_stream=self.has_stream)
 
     @contextmanager
@@ -127,7 +126,7 @@ class Bench:
 
 
 def awaiting(loader: Loader) -> Callable[[Any], None] | None:
-    """Return the loader's wait for a usable batch, or None where batches arrive usable."""
+    """Return the loader's wait for a usable batch; None if batches arrive usable."""
     from skymark.suites.loading.adapter import Loader as Base
 
     return None if type(loader).ready is Base.ready else loader.ready
@@ -135,7 +134,7 @@ def awaiting(loader: Loader) -> Callable[[Any], None] | None:
 
 @dataclass
 class Outcome:
-    """What a drive measured in one round. Times in ns, sizes in bytes."""
+    """The measurements of a drive in one round. Times in ns, sizes in bytes."""
 
     setup_s: float = 0.0
     lead: int = 0
@@ -144,31 +143,30 @@ class Outcome:
     """Whether an epoch is long enough for a stream."""
     first_batch_ns: int | None = None
     first_epoch_elements: int = 0
-    """Elements of the warm-up epoch; 0 where it was stopped."""
+    """Elements of the warm-up epoch; 0 if it was stopped."""
     first_epoch_ns: int = 0
     first_epoch_cpu_s: float | None = None
-    """CPU time of the process tree in the warm-up epoch; None where it was not taken."""
+    """CPU time of the process tree in the warm-up epoch; None if not measured."""
     timed_ns: int = 0
     busy_ns: int = 0
-    """Time in the measured epochs in which an accelerator computed, or was slept for."""
+    """Time in the measured epochs of an accelerator's computation, or of sleep in its place."""
     consumed: float = 0
-    """Batches of the measured epochs, per rank; all but those at which a pass was stopped."""
+    """Batches of the measured epochs, per rank, without the last batch of a stopped pass."""
     elements: int = 0
     drained_elements: int = 0
-    """Elements of an epoch after the warm-up that is sampled with the measured ones, and counts for
-    nothing else."""
+    """Elements of an unmeasured epoch after the warm-up; only the sampling includes it."""
     bytes: int = 0
     wait_ns: list[int] = field(default_factory=list)
     batch_elements: list[int] = field(default_factory=list)
     epoch: list[int] = field(default_factory=list)
     restart_ns: list[int] = field(default_factory=list)
-    """The wait for the first batch of each measured epoch; of ranks, the longest."""
+    """The wait for the first batch of each measured epoch; with ranks, the longest wait."""
     streamed: Stream = field(default_factory=Stream)
-    """The streams of the measured epochs; nothing where no epoch has one."""
+    """The streams of the measured epochs; empty if no epoch has a stream."""
     in_stream: list[bool] = field(default_factory=list)
     """Whether each wait comes after its epoch's lead, and is measured."""
     transfer: Transfer = field(default_factory=Transfer)
-    """What the measured epochs copied to the device."""
+    """The measured epochs' copies to the device."""
     work: StepTotals = field(default_factory=StepTotals)
     """The training steps of the measured epochs."""
     resources: Resources = field(default_factory=Resources)
@@ -196,9 +194,9 @@ class Outcome:
 
     @property
     def stream(self) -> Stream | None:
-        """The streams of the measured epochs; None where none was long enough for one.
+        """The streams of the measured epochs; None if all epochs are too short for a stream.
 
-        Of a library that works ahead without bounds, whose streams begin nowhere, the whole epochs.
+        For a library that works ahead without bounds, it is the whole epochs.
         """
         if not self.has_stream or (self.lead and not self.streamed.ns):
             return None
@@ -207,13 +205,13 @@ class Outcome:
 
     @property
     def sampled_elements(self) -> int:
-        """Elements that were delivered while the process tree was sampled."""
+        """Elements delivered during the sampling of the process tree."""
         return self.elements + self.drained_elements
 
     def samples_per_s_over(self, epochs: int) -> float | None:
-        """Return the rate of so many epochs with set-up, the first of them as the warm-up was.
+        """Return the rate of a number of epochs with set-up, the first like the warm-up.
 
-        None where there was no whole warm-up epoch, or no later one to go by.
+        None without a whole warm-up epoch or without a measured epoch.
         """
         elements = self.first_epoch_elements
         if not elements or not self.elements:
@@ -223,7 +221,7 @@ class Outcome:
 
     @property
     def samples_per_s(self) -> float | None:
-        """Throughput of the steady stream; None where there is none."""
+        """Throughput of the steady stream; None without one."""
         return None if self.stream is None else self.stream.elements / self.stream.ns * 1e9
 
     @property
@@ -232,9 +230,9 @@ class Outcome:
         return self.elements / self.timed_ns * 1e9
 
     def add(self, done: Pass, epoch: int, *, measured: bool, of_ranks: Sequence[Pass] = ()) -> None:
-        """Add one pass, or that of several ranks together with the passes of each.
+        """Add one pass, or the joint pass of several ranks and each rank's pass.
 
-        Bytes are those per element of all kept batches, times the elements.
+        Bytes are the kept batches' bytes per element, times the elements.
         """
         sizes = [int(np.asarray(index).size) for index in done.indices]
         if self.first_batch_ns is None and done.wait_ns:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def drive(bench: Bench) -> Outcome:
-    """Measure and verify one round: throughput is of all ranks together.
+    """Measure and verify one round: throughput is the total of all ranks.
 
     An epoch lasts from the first rank's start to the last rank's end. Scaling efficiency is the
-    throughput over that of as many single ranks. The single rank is measured in the same round,
-    when every process has imported its library and before the others open their loaders, so that
-    both have the machine in the same state.
+    throughput over the number of ranks times a single rank's throughput. The single rank is
+    measured in the same round, after every process has imported its library and before the rest
+    open their loaders, so that the machine is in the same state.
     """
     world = int(bench.job.scenario.axes["ranks"])
     variables_of_ranks = rank_variables(world)
@@ -53,7 +53,7 @@ def drive(bench: Bench) -> Outcome:
 
 
 def rates(outcomes: Sequence[Outcome]) -> list[float]:
-    """Return rates that can be compared: of streams, or of whole epochs where one has no stream."""
+    """Return comparable rates: of streams, or of whole epochs if a pass has no stream."""
     streams = [one.samples_per_s for one in outcomes]
     known = [one for one in streams if one is not None]
     return known if len(known) == len(streams) else [one.epoch_samples_per_s for one in outcomes]
@@ -73,7 +73,7 @@ class Ranks:
         self.setup_s = max(loader.answer() for loader in loaders)
 
     def run(self, epoch: int, kept: int, seconds: float) -> Pass:
-        """Run one epoch on all ranks at once; the result is what they did together."""
+        """Run one epoch on all ranks at once; return their joint pass."""
         order = PassOrder(epoch, kept, int(seconds * 1e9))
         for loader in self.loaders:
             loader.run(order)
@@ -87,7 +87,7 @@ class Ranks:
         return max(waits, default=None)
 
     def outcome(self, rank: int) -> Outcome:
-        """Return what one rank did in the measured epochs, by its own clock."""
+        """Return one rank's outcome of the measured epochs, by its own clock."""
         alone, passes = self.bench.outcome(), [ranks[rank].done for ranks in self.passes.values()]
         first = epochs.first_measured(self.bench, passes[1:])
         for epoch, done in enumerate(passes):
@@ -99,7 +99,7 @@ class Ranks:
         return [remote.done for remote in self.passes[epoch]]
 
     def verify(self, epoch: int, _: Pass) -> None:
-        """Check that the ranks delivered each element once between them, and the content."""
+        """Check that all ranks together delivered each element once, and check the content."""
         bench, oracle = self.bench, self.bench.oracle
         for remote in self.passes[epoch]:
             oracle.check_arrivals(epoch, remote.arrival_fault)
@@ -122,7 +122,7 @@ class Ranks:
 
 
 def measure(ranks: Ranks) -> Outcome:
-    """Warm up, then run and verify the measured epochs of ranks that are open."""
+    """Warm up, then run and verify the measured epochs of open ranks."""
     outcome = ranks.bench.outcome(ranks.setup_s)
     epochs.measure(ranks.bench, outcome, ranks.run, ranks.verify, ranks.passes_of)
     outcome.first_batch_ns = ranks.first_batch_ns()
@@ -130,7 +130,7 @@ def measure(ranks: Ranks) -> Outcome:
 
 
 def single_rank(bench: Bench, loader: FreshLoader) -> Outcome:
-    """Measure a single rank that has the machine for itself; end its process."""
+    """Measure a single rank with the machine for itself; end its process."""
     oracle = bench.oracle.fresh()
     alone = dataclasses.replace(
         bench, oracle=oracle, timed_region_begins=lambda _: None, timed_region_ends=Resources

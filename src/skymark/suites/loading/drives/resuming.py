@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Interrupted:
-    """An epoch whose position was saved in its middle, and which then ran on to its end."""
+    """An epoch with a position saved in its middle, which then ran to its end."""
 
     epoch: int
     before: list[Array] = field(default_factory=list)
@@ -56,7 +56,7 @@ def drive(bench: Bench) -> Outcome:
 
 
 def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
-    """Run what is left of an interrupted epoch in a fresh process, and add the figures."""
+    """Run the rest of an interrupted epoch in a fresh process, and add the figures."""
     order = PassOrder(
         epoch=interrupted.epoch,
         kept=epochs.batches_holding(bench.job, bench.limits.verified_elements),
@@ -78,7 +78,7 @@ def resume(bench: Bench, interrupted: Interrupted, outcome: Outcome) -> Pass:
 
 
 def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
-    """Run an epoch untimed, as far as another went, saving the position half way."""
+    """Run an epoch untimed, with another pass's number of batches; save the position half way."""
     found = Interrupted(epoch, complete=like.complete)
     ready, stop = awaiting(loader), max(1, len(like.indices) // 2)
     loader.will_be_saved(stop)
@@ -96,7 +96,7 @@ def interrupt(loader: Loader, epoch: int, like: Pass) -> Interrupted:
 
 
 def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
-    """Require that the resumed loader delivered exactly what was left, in the same order."""
+    """Require that the resumed loader delivered exactly the rest, in the same order."""
     oracle, job, epoch = bench.oracle, bench.job, interrupted.epoch
     before, after = stream_of(interrupted.before), stream_of(interrupted.after)
     rest = stream_of(resumed.indices)
@@ -118,7 +118,7 @@ def check(bench: Bench, interrupted: Interrupted, resumed: Pass) -> None:
 
 
 def difference(before: Array, after: Array, rest: Array) -> str | None:
-    """Describe how a resumed stream differs from the rest of the uninterrupted one."""
+    """Describe the difference of a resumed stream from the rest of the uninterrupted stream."""
     if np.array_equal(after, rest):
         return None
     if (again := np.intersect1d(before, rest)).size:

@@ -25,21 +25,22 @@ if TYPE_CHECKING:
     from skymark.suites.loading.drives.fresh import RemotePass
 
 EPOCH = 1
-"""Of the stretches that are compared; the next one must differ from it."""
+"""Epoch of the compared stretches; the next epoch must differ from it."""
 
 LEAST_S = 1.0
-"""A stretch lasts so long at least: enough batches to tell orders apart."""
+"""Least time of a stretch: enough batches to tell orders apart."""
 
 PARTS = 16
-"""Equal parts of storage, of each of which a global shuffle has an element in every stretch."""
+"""Number of equal parts of storage; every stretch of a global shuffle has elements of each."""
 
 ENOUGH = 1024
-"""Elements from which on it has, but for a probability of 16 (15 / 16)**1024 = 3e-28."""
+"""Least elements of such a stretch; a part is absent with probability 16 (15 / 16)**1024 = 3e-28.
+"""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What one fresh process delivered from a place in an epoch on."""
+    """The batches of one fresh process from a position in an epoch on."""
 
     remote: RemotePass
     open_s: float
@@ -60,7 +61,7 @@ class Stretch:
 def drive(bench: Bench) -> Outcome:
     """Measure a stretch from the middle of an epoch, beside one from its start, and verify both.
 
-    Both loaders are fresh processes, opened one after the other, in turn first or last from round
+    Both loaders are fresh processes, opened one after another; their order alternates from round
     to round. Figures: ``open_to_first_batch_s`` and ``start_memory_bytes`` at the start, ``seek_s``
     and ``seek_memory_bytes`` in the middle, and ``fresh_import_s``, the slower import.
     """
@@ -94,10 +95,10 @@ def stretch(
     """Open a loader in a fresh process and run it from a batch of the epoch on.
 
     Args:
-        bench: whose loader is opened.
+        bench: bench of the loader.
         fresh: the process.
-        place: batches of the epoch before the first one.
-        most: batches that are enough, None for those up to the epoch's end.
+        place: number of batches of the epoch to skip.
+        most: most batches of the stretch, None for the epoch's rest.
         timed: whether it is the round's timed region.
     """
     seconds = max(LEAST_S, bench.limits.min_seconds if timed else 0)
@@ -117,7 +118,7 @@ def stretch(
         fresh.run(order)
         remote = fresh.answer()
         resources = bench.timed_region_ends() if timed else sampler.resources()
-    fresh.close()  # so that its memory is not counted with the other one's
+    fresh.close()  # so that its memory is not counted for the next process
     return Stretch(remote, open_s, sampler.resources().peak_pss_bytes, resources)
 
 
@@ -133,7 +134,7 @@ def figures(start: Stretch, middle: Stretch) -> dict[str, float]:
 
 
 def check_content(bench: Bench, start: Stretch, middle: Stretch) -> None:
-    """Require distinct elements in both stretches together, each as the reference has it."""
+    """Require distinct elements in both stretches together, each equal to the reference's."""
     oracle, job = bench.oracle, bench.job
     for one in (start, middle):
         oracle.check_arrivals(EPOCH, one.remote.arrival_fault)
@@ -146,7 +147,7 @@ def check_content(bench: Bench, start: Stretch, middle: Stretch) -> None:
 
 
 def check_order(bench: Bench, middle: int, batches: list[Array]) -> None:
-    """Require the stretch that an unbroken run has there, and another one elsewhere.
+    """Require the same stretch as in an unbroken run, and other stretches elsewhere.
 
     Elsewhere is the next epoch, and another seed.
     """
@@ -169,17 +170,18 @@ def check_order(bench: Bench, middle: int, batches: list[Array]) -> None:
         if np.array_equal(stream_of(few), stream_of(run(loader, EPOCH, middle, len(few)))):
             oracle.refuse(
                 "ignored-seed",
-                f"the order does not depend on the seed: {other.seed} gave the same as {job.seed}",
+                f"the order does not depend on the seed: seeds {job.seed} and {other.seed} gave "
+                "the same order",
             )
 
 
 def run(loader: Loader, epoch: int, place: int, count: int) -> list[Array]:
-    """Return the elements of so many batches from a place in an epoch on, untimed."""
+    """Return the elements of `count` batches from a position in an epoch on, untimed."""
     return [np.array(on_host(one["index"])) for one in islice(loader.seek(epoch, place), count)]
 
 
 def absent_part(bench: Bench, batches: list[Array]) -> str | None:
-    """Describe a part of storage that a stretch has no element of; None where it has of all."""
+    """Describe a part of storage without an element in a stretch; None if all parts have one."""
     stream, total = stream_of(batches), len(bench.job.dataset)
     counts = np.bincount((stream * PARTS // total).clip(0, PARTS - 1), minlength=PARTS)
     if len(stream) < ENOUGH or counts.all():

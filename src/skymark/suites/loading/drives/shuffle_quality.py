@@ -1,4 +1,4 @@
-"""Drive a loader as usual, and find how well its epochs were shuffled."""
+"""Drive a loader as usual, and measure the shuffle of its epochs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def drive(bench: Bench) -> Outcome:
-    """Measure and verify one round; its figures are of the order of all elements."""
+    """Measure and verify one round; its figures describe the order of all elements."""
     outcome, (first, *measured) = epochs.measured(bench)
     outcome.extra |= shuffle_figures(first, measured, bench.job.batch_size)
     if bench.round == 0:
@@ -35,11 +35,11 @@ def drive(bench: Bench) -> Outcome:
 
 
 def shuffle_figures(first: Pass, measured: Sequence[Pass], batch_size: int) -> dict[str, float]:
-    """Return the means over measured epochs; nothing where none ran to its end.
+    """Return the means over measured epochs; empty if no epoch ran to its end.
 
     Args:
-        first: the epoch before them, to which the first of them is compared.
-        measured: the measured epochs; one that was cut short does not count.
+        first: the previous epoch, to compare the first measured epoch with.
+        measured: the measured epochs; stopped epochs do not count.
         batch_size: the elements of a neighbourhood of storage.
     """
     whole = [flat_indices(done.indices) for done in measured if done.complete and done.indices]
@@ -66,9 +66,9 @@ def shuffle_figures(first: Pass, measured: Sequence[Pass], batch_size: int) -> d
 
 
 def correlation(before: Array, stream: Array) -> float | None:
-    """Return how much of an order the next one keeps, 0 to 1; None of other elements.
+    """Return the share of an order that the next order keeps, 0 to 1; None for other elements.
 
-    An order that is reversed is as little of a change as one that is kept.
+    A reversed order counts as an unchanged order.
     """
     if not np.array_equal(np.sort(before), np.sort(stream)):
         return None

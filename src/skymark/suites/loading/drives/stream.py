@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
 
 FEWEST_FILLINGS = 4
-"""An epoch must fill the queues so many times for its restart to be told from its stream."""
+"""Least length of an epoch with a stream, in fillings of the queues: it separates the restart."""
 
 NO_STREAM = "no steady stream"
-"""The beginning of a condition of a round that has none."""
+"""The beginning of the condition of a round without a stream."""
 
 FEWEST_EPOCHS = 4
-"""Epochs without a stream that a rate rests on at least, where the time suffices."""
+"""Least epochs without a stream for a rate, if the time suffices."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Stream:
     elements: int = 0
     ns: int = 0
     busy_ns: int = 0
-    """The part of it in which an accelerator computed, or was slept for."""
+    """Time of an accelerator's computation, or of sleep in its place."""
 
     def plus(self, other: Stream) -> Stream:
-        """Return both together, one after the other."""
+        """Return the sum of two streams."""
         return Stream(
             self.elements + other.elements, self.ns + other.ns, self.busy_ns + other.busy_ns
         )
@@ -42,7 +42,7 @@ def queued_batches(job: LoadingJob) -> int:
 
 
 def epoch_batches(elements: int, batch_size: int, world: int = 1) -> int:
-    """Return the batches of an epoch of so many elements, on each of `world` ranks."""
+    """Return the batches of an epoch with `elements` elements, on each of `world` ranks."""
     return -(-elements // batch_size // world)
 
 
@@ -53,21 +53,21 @@ def has_stream(job: LoadingJob) -> bool:
 
 
 def lead_of(job: LoadingJob) -> int:
-    """Return the batches at an epoch's start that are no part of its stream; 0 where it has none.
+    """Return the batches at an epoch's start before its stream; 0 without a stream.
 
-    While a library waits for its first batch it may make as many as its queues hold; they arrive at
-    once, and would make the stream look faster than it is. They are as many for each library, so
-    that all are measured over the same batches.
+    Before the first batch arrives, a library may fill its queues. These batches arrive at once, and
+    would make the stream look too fast. Their number is the same for each library, so that all are
+    measured over the same batches.
     """
     return queued_batches(job) if has_stream(job) else 0
 
 
 def larger_set(job: LoadingJob, batch_size: int | None, *, has_more: bool) -> str:
-    """Return the size from which on a job's epochs have a stream, in words.
+    """Return the smallest size with a stream in the job's epochs, in words.
 
     Args:
-        job: with its settings.
-        batch_size: elements of a batch that the user set; None for those of each variant.
+        job: the job with its settings.
+        batch_size: the user's batch size; None for each variant's own.
         has_more: whether a larger variant has more elements of its data.
     """
     scenario, least = job.scenario, FEWEST_FILLINGS * queued_batches(job)
@@ -84,7 +84,7 @@ def larger_set(job: LoadingJob, batch_size: int | None, *, has_more: bool) -> st
 
 
 def stream_of_pass(done: Pass, lead: int) -> Stream:
-    """Return the stream of a pass: what comes after its lead, think time included."""
+    """Return the stream of a pass: the part after its lead, think time included."""
     import numpy as np
 
     waits = done.wait_ns[lead:]
@@ -96,7 +96,7 @@ def stream_of_pass(done: Pass, lead: int) -> Stream:
 
 
 def stream_of_ranks(passes: Sequence[Pass], lead: int) -> Stream:
-    """Return the stream of passes that ran at the same time: it lasts as long as the longest."""
+    """Return the joint stream of simultaneous passes: its time is the longest stream's."""
     streams = [stream_of_pass(done, lead) for done in passes]
     longest = max(streams, key=lambda one: one.ns)
     return Stream(sum(one.elements for one in streams), longest.ns, longest.busy_ns)

@@ -1,4 +1,4 @@
-"""The least part of an epoch that suffices where a round has no time for all of it."""
+"""The sufficient part of an epoch for a round without time for all of it."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from skymark.measure.loop import GoOn
 
 @dataclass(frozen=True)
 class Enough:
-    """Least part of a warm-up epoch that cannot end in time.
+    """Sufficient part of a warm-up epoch that cannot end in time.
 
-    What would take longer than a round may is stopped before its end in any case. Once the library
-    has filled its queues and the content of enough batches can be verified, the rest would only
-    take time from other rounds.
+    An epoch longer than the round's limit is stopped in any case. After the library has filled its
+    queues and enough batches for the verification have arrived, the rest would only take time from
+    other rounds.
     """
 
     batches: int
-    """Batches that have to arrive, besides the first."""
+    """Least batches after the first."""
     of_batches: int
     """Batches of the whole epoch."""
     stream_ns: int
-    """Time that it has to go on after its first batch."""
+    """Least time after its first batch."""
     is_always: bool = False
-    """Whether it suffices of an epoch that would end in time, too."""
+    """Whether it also suffices for an epoch that would end in time."""
 
     def within(self, most_ns: int) -> GoOn:
-        """Return until when an epoch goes on that is stopped after `most_ns`."""
+        """Return the rule of continuation for an epoch with the limit `most_ns`."""
         return partial(self.go_on_ns, most_ns)
 
     def go_on_ns(self, most_ns: int, arrived: int, first_ns: int, last_ns: int) -> int:
-        """Return for how many ns more the epoch goes on, until it is asked for again; 0 at its end.
+        """Return the time in ns that the epoch continues before the next call; 0 at its end.
 
         Args:
-            most_ns: what takes longer cannot end in time.
+            most_ns: time limit of an epoch.
             arrived: batches that have arrived, at least one.
             first_ns: time from the epoch's start to the first of them.
             last_ns: time from its start to the last of them.
@@ -48,10 +48,10 @@ class Enough:
 
 
 def least_batches(batches: int, most_ns: int) -> GoOn:
-    """Return until when an epoch goes on whose time is over: until so many batches have arrived.
+    """Return the rule of continuation after an epoch's time: until enough batches have arrived.
 
     Args:
-        batches: 0 to end it at once.
-        most_ns: time after which it ends in any case.
+        batches: least number of batches; 0 to end the epoch at once.
+        most_ns: time limit in any case.
     """
     return lambda arrived, _, last_ns: int(arrived < batches and last_ns < most_ns)

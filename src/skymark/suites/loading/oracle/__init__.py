@@ -1,11 +1,11 @@
 """The oracle: verify that a loader delivered every element once, with the right content.
 
-A check is one class: its fields are what a drive saw, its `fault` counts and says what is wrong.
-The modules follow the page on verification:
+A check is one class: its fields hold a drive's observations, and its `fault` counts and returns the
+fault. The modules follow the page on verification:
 
 - `arrival` makes sure that batches can be used when they are counted, inside the clock.
 - `elements` accounts for every element, `content` compares fields with the `reference`, `order`
-  measures the shuffle, `cost` the work, and `claims` holds the worker's figures against it.
+  measures the shuffle, `cost` the work, and `claims` compares the worker's figures with them.
 - `diagnosis` names the mistake in a field that differs.
 
 `oracle` has the `Oracle`, which makes the checks and remembers the first fault. Where a run is

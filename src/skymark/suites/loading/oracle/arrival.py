@@ -1,9 +1,9 @@
-"""The arrival of a batch, inside the clock: it must be plain arrays whose values are there.
+"""The arrival of a batch, inside the clock: it must consist of plain arrays with computed values.
 
-A mapping that computes on access, a future, a subclass of an array or a JAX array that nobody
-waited for would leave the work to be done after the clock has stopped. So types are compared
-exactly and memory that an array does not own is touched. Right after, the index is copied: the
-library may write the next one into the same memory.
+A mapping that computes on access, a future, a subclass of an array or an unfinished JAX array would
+delay the work until the clock has stopped. So types are compared exactly, and memory that an array
+does not own is touched. Then the index is copied, because the library may write the next index into
+the same memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch
 
 PAGE = 4096
-"""Bytes; the smallest page of common processors, so that none is left out where it is larger."""
+"""Bytes of the smallest page of common processors, so that every page is touched."""
 
 INT64 = np.dtype(np.int64)
 
@@ -32,11 +32,11 @@ PLAIN = "a dict of numpy.ndarray, torch.Tensor, jax.Array or eager tf.Tensor"
 
 
 class Arrivals(Receiver):
-    """The batches of one pass as they arrive; remembers what was wrong with the first bad one.
+    """Checks the arriving batches of one pass, and remembers the first fault.
 
-    To look at every field costs as much as all else that is done per batch. So it is done to each
-    only after one that was not all NumPy arrays with memory of their own; before, to the first and
-    to those that `examine` is given.
+    An inspection of every field costs as much as the rest of the work per batch. So only the first
+    batch and batches passed to `examine` are inspected. After a batch with anything but NumPy
+    arrays with memory of their own, every batch is inspected.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Arrivals(Receiver):
         self._waits: dict[type, Callable[[Any], bool] | None] = {}
 
     def receive(self, batch: Batch) -> None:
-        """Make sure that a batch can be used."""
+        """Verify that a batch is usable."""
         if self._all_plain:
             index: Any = batch["index"]
             if type(index) is ndarray and index.dtype is INT64:
@@ -63,7 +63,7 @@ class Arrivals(Receiver):
         return super().index_of({"index": on_host(index)})
 
     def examine(self, batch: Batch) -> None:
-        """Look at every field of a batch."""
+        """Inspect every field of a batch."""
         if type(batch) is not dict:
             self._refuse("lazy-batch", f"a batch is a {_name(batch)}")
             return
@@ -76,7 +76,7 @@ class Arrivals(Receiver):
                 touch(value)
 
     def _await(self, name: str, value: Any) -> None:
-        """Wait for an array of another library, or refuse what is none."""
+        """Wait for an array of another library, or refuse other values."""
         kind = type(value)
         if kind not in self._waits:
             self._waits[kind] = _wait_of(value)
@@ -93,7 +93,7 @@ class Arrivals(Receiver):
     def _refuse(self, kind: str, found: str) -> None:
         self._remember(
             kind,
-            f"{found}, which may read or compute only when it is looked at; deliver {PLAIN}",
+            f"{found}, which may read or compute only on access; deliver {PLAIN}",
         )
 
     def _remember(self, kind: str, message: str) -> None:
@@ -108,7 +108,7 @@ def touch(values: Array) -> None:
 
 
 def _wait_of(value: Any) -> Callable[[Any], bool] | None:
-    """Return what waits for an array and tells whether it was ready; None for no known array."""
+    """Return a function that waits for an array and returns its readiness; None if unknown."""
     kind, library = type(value), type(value).__module__.partition(".")[0]
     if (torch := sys.modules.get("torch")) and kind is torch.Tensor:
         return _wait_for_torch

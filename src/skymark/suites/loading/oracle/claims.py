@@ -1,4 +1,4 @@
-"""Check what a worker claims of a round: by the engine's clock, and by what it handed over."""
+"""Check a worker's claims of a round: by the engine's clock, and by the worker's evidence."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from skymark.model.record import RoundResult
 
 SLACK_S = 1.0
-"""Time in a timed region that skymark may need for itself: copies of kept batches, for instance."""
+"""Time in a timed region for skymark itself, such as copies of kept batches."""
 
 LARGEST_SHARE = 2.0
-"""The timed region by the engine's clock over the time that the worker claims, at most."""
+"""Largest ratio of the timed region by the engine's clock to the worker's claim."""
 
 ROUNDING = 1e-6
-"""Relative, of figures that are computed twice."""
+"""Relative difference of figures that are computed twice."""
 
 
 @dataclass(frozen=True)
 class ClaimedTime(Check):
-    """A timed region takes no far longer by the engine's clock than the worker says."""
+    """The timed region by the engine's clock is about as long as the worker claims."""
 
     claim: RoundResult
     wall_s: float | None
-    """By the engine's clock; None where it saw no region."""
+    """Time by the engine's clock; None without a timed region."""
     in_region: bool
     """Whether opening the loader and the warm-up epoch are part of the timed region."""
 
@@ -42,14 +42,14 @@ class ClaimedTime(Check):
             return None
         return Cause(
             kind="claimed-time",
-            message=f"the worker says that its timed region took {claimed_s:.3g} s, and it took "
+            message=f"the worker claims {claimed_s:.3g} s for its timed region, and it took "
             f"{self.wall_s:.3g} s by the engine's clock",
         )
 
     def _uncounted_ns(self) -> int:
-        """Return the waits of an epoch that came before the measured ones, after the warm-up.
+        """Return the waits of the unmeasured epoch after the warm-up.
 
-        Only a round without a stream has one.
+        Only a round without a stream has such an epoch.
         """
         if "samples_per_s" in self.claim.metrics:
             return 0
@@ -58,7 +58,7 @@ class ClaimedTime(Check):
         return sum(int(wait) for wait, epoch, warm_up in rows if epoch > 0 and warm_up)
 
     def _all_over_measured_waits(self) -> float:
-        """Return the waits of all epochs, the warm-up included, over those of the measured ones."""
+        """Return all epochs' waits, with the warm-up, over the measured epochs' waits."""
         samples = self.claim.samples
         pairs = zip(samples["wait_ns"], samples["warm_up"], strict=True)
         measured = sum(wait for wait, warm_up in pairs if not warm_up)
@@ -67,24 +67,24 @@ class ClaimedTime(Check):
 
 @dataclass(frozen=True)
 class ClaimedFigures(Check):
-    """Figures count elements whose indices were handed over, and rates follow from what was timed.
+    """Figures count elements with delivered indices, and rates follow from the measured times.
 
-    Checked last: those handed over are the elements that the oracle has counted.
+    Made last, because the oracle must have counted the delivered indices.
     """
 
     claim: RoundResult
     ranks: int = 1
-    """How many waited at the same time."""
+    """Number of ranks that waited at the same time."""
 
     def fault(self, oracle: Oracle) -> Cause | None:
-        """Look for elements that nobody saw, and for rates that are too high."""
+        """Look for elements without an index, and for rates that are too high."""
         figures, samples = self.claim.metrics, self.claim.samples
         elements, timed_s = figures["elements"], self.claim.timed_ns / 1e9
         if elements > oracle.indexed_elements:
             return Cause(
                 kind="claimed-elements",
-                message=f"the worker says that {elements:g} elements were delivered in the "
-                f"measured epochs, and handed over the indices of {oracle.indexed_elements}",
+                message=f"the worker claims {elements:g} elements in the measured epochs, and "
+                f"delivered the indices of {oracle.indexed_elements}",
             )
         columns = zip(samples["elements"], samples["wait_ns"], samples["stream"], strict=True)
         streamed = [(count, wait) for count, wait, counts in columns if counts]
@@ -98,8 +98,8 @@ class ClaimedFigures(Check):
             if says > follows * (1 + ROUNDING):
                 return Cause(
                     kind="claimed-rate",
-                    message=f"the worker says that {name} is {says:.4g}, where {follows:.4g} at "
-                    "most follows from the elements and times that it names",
+                    message=f"the worker claims {says:.4g} for {name}, and its own elements and "
+                    f"times allow {follows:.4g} at most",
                 )
         return None
 
@@ -107,11 +107,11 @@ class ClaimedFigures(Check):
 def claimed_stream(claim: RoundResult, queued: int) -> tuple[float, int]:
     """Return the time of a round's streams in s, think time included, and the elements made in it.
 
-    A library that works ahead without bounds has no stream apart from its restarts. Batches that
-    wait in queues when such an epoch begins were made before.
+    A library that works ahead without bounds has no stream apart from its restarts. Batches in
+    queues at the beginning of such an epoch were made before.
 
     Args:
-        claim: what the worker says.
+        claim: claim of the worker.
         queued: batches that all queues hold.
     """
     columns = (claim.samples[name] for name in ("elements", "stream", "epoch"))

@@ -15,7 +15,7 @@ CHUNK_VALUES = 1 << 16
 """Values compared at a time (256 KiB of float32), so that what is computed stays in the cache."""
 
 CAST_EVIDENCE = 64
-"""So many values without low mantissa bits are no coincidence."""
+"""Number of values without low mantissa bits that is no coincidence."""
 
 
 class Tolerance(NamedTuple):
@@ -88,7 +88,7 @@ def _form_fault(name: str, got: Array, want: Array) -> Cause | None:
     kinds = {got.dtype.kind, want.dtype.kind}
     if len(kinds) > 1 and not kinds <= set("iu"):
         return Cause(
-            kind="dtype", message=f"field {name!r} is {got.dtype}, where {want.dtype} was asked for"
+            kind="dtype", message=f"field {name!r} is {got.dtype}, and should be {want.dtype}"
         )
     if want.dtype.kind == "f" and got.dtype.itemsize < want.dtype.itemsize:
         return Cause(
@@ -146,8 +146,8 @@ def _elements_with(wrong: Array) -> int:
 def _differences(got: Array, want: Array) -> Iterator[Array]:
     """Yield the absolute differences of a few elements at a time, ``[n, values]``.
 
-    Computed in float32 where that is what both hold: whole float64 copies of a batch of images
-    would take four times its memory.
+    Computed in float32 if both are float32, because float64 copies of a batch of images would take
+    four times its memory.
     """
     dtype = np.result_type(got, want, np.float32)
     step = max(1, CHUNK_VALUES * len(want) // max(1, want.size))

@@ -27,7 +27,7 @@ from skymark.suites.loading.oracle.reference import HostBatch, to_host
 from skymark.suites.loading.scenario import Batch, Scenario
 
 UNIT_ROUNDOFF = 2.0**-24
-"""Of float32, round to nearest."""
+"""Unit roundoff of float32, round to nearest."""
 
 SPREADS = 4.0
 """Allowed multiple of the distance between single and double precision. Rounding in another order
@@ -42,7 +42,7 @@ class Content(Check):
     epoch: int
     batch: Batch
     number: int = 0
-    """Of the batch in its epoch, from 0."""
+    """Number of the batch in its epoch, from 0."""
     arrived: Any = None
     """Its index on arrival; None if that was not kept."""
 
@@ -131,7 +131,7 @@ def kept_content(
 
 
 def gamma(operations: int) -> float:
-    """Return Higham's bound of the relative error of so many operations in float32."""
+    """Return Higham's bound of the relative error of a number of operations in float32."""
     return operations * UNIT_ROUNDOFF / (1 - operations * UNIT_ROUNDOFF)
 
 

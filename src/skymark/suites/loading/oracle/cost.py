@@ -9,11 +9,11 @@ from skymark.suites.loading.oracle.oracle import Check, Oracle
 
 LEAST_SHARE = 0.5
 """Least share of the reference's CPU time per element, for adapters that run its functions. Seven
-scenarios with media in five such libraries took 1.0 of it or more. Batches of images that were kept
-decoded take 0.5 to 0.9, depending on the scenario."""
+scenarios with media in five such libraries took 1.0 of it or more. Cached decoded batches of images
+take 0.5 to 0.9, depending on the scenario."""
 
 LEAST_NATIVE_SHARE = 0.25
-"""The same for a library's own operators; DALI and TensorFlow take 0.9 of it and more."""
+"""Least share for a library's own operators; DALI and TensorFlow take 0.9 and more."""
 
 LEAST_MEASURED_S = 100e-6
 """Least time of the reference per element that is measured well enough."""
@@ -38,13 +38,13 @@ def least_s(oracle: Oracle, elements: int) -> float | None:
 
 @dataclass(frozen=True)
 class CpuTime(Check):
-    """Enough CPU time is used to decode what is delivered, where media are."""
+    """The CPU time suffices to decode the delivered media."""
 
     cpu_s: float | None
-    """Of all processes in the measured epochs; None if unknown. The engine's own measurement takes
-    precedence."""
+    """CPU time of all processes in the measured epochs; None if unknown. The engine's own
+    measurement takes precedence."""
     elements: int
-    """Delivered in the measured epochs."""
+    """Elements delivered in the measured epochs."""
 
     def fault(self, oracle: Oracle) -> Cause | None:
         """Look for elements that were delivered without the CPU time to make them."""
@@ -55,21 +55,21 @@ class CpuTime(Check):
         whole_s = oracle.reference_s * self.elements
         return Cause(
             kind="kept-work",
-            message=f"the measured epochs took {cpu_s / whole_s:.0%} of the CPU time per element "
-            "that the reference takes here, and the least with which this work can be done is "
-            f"{needed_s / whole_s:.0%}: results of an earlier epoch were kept; an adapter that "
-            "keeps them declares it in `caches`",
+            message=f"the measured epochs took {cpu_s / whole_s:.0%} of the reference's CPU time "
+            f"per element, and this work needs {needed_s / whole_s:.0%} at least: the loader kept "
+            "results of an earlier epoch; if it does so by design, its adapter must declare "
+            "`caches`",
         )
 
 
 @dataclass(frozen=True)
 class StreamTime(Check):
-    """A steady stream takes the time in which all processors together can make it."""
+    """A steady stream takes at least the time that all processors together need for it."""
 
     stream_s: float
-    """Of all measured epochs, without their restarts."""
+    """Time of all measured epochs, without their restarts."""
     elements: int
-    """Delivered in the streams."""
+    """Elements delivered in the streams."""
     cores: int
 
     def fault(self, oracle: Oracle) -> Cause | None:
@@ -80,22 +80,22 @@ class StreamTime(Check):
         return Cause(
             kind="worked-ahead",
             message=f"the {self.elements:,} elements of the steady stream arrived in "
-            f"{self.stream_s:.3g} s, and {self.cores} processors take {needed_s / self.cores:.3g} "
-            "s at least to make them: they were made while epochs restarted; an adapter that works "
-            "so far ahead declares it in `works_ahead`",
+            f"{self.stream_s:.3g} s, and {self.cores} processors need {needed_s / self.cores:.3g} "
+            "s at least: the loader made them while epochs restarted; if it works ahead by design, "
+            "its adapter must declare `works_ahead`",
         )
 
 
 @dataclass(frozen=True)
 class FetchedBytes(Check):
-    """Elements that are delivered are fetched from the object server."""
+    """The delivered elements come from the object server."""
 
     sent_bytes: int
-    """Sent by the server in the measured epochs."""
+    """Bytes sent by the server in the measured epochs."""
     elements: int
-    """Delivered in them."""
+    """Elements delivered in the measured epochs."""
     stored_bytes: int
-    """Of all elements of the data set."""
+    """Bytes of all elements of the data set."""
 
     def fault(self, oracle: Oracle) -> Cause | None:
         """Look for elements that came from a copy."""
@@ -107,6 +107,6 @@ class FetchedBytes(Check):
         return Cause(
             kind="kept-objects",
             message=f"the object server sent {share:.0%} of the bytes of the elements delivered in "
-            "the measured epochs: the others came from a copy; an adapter that keeps one declares "
-            "it in `caches`",
+            "the measured epochs: the rest came from a copy; if the loader keeps copies by design, "
+            "its adapter must declare `caches`",
         )

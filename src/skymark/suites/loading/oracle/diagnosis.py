@@ -34,7 +34,7 @@ BFLOAT16_ERROR = 2**-7
 """The relative error of bfloat16 and a few operations on it."""
 
 NONSENSE = (ArithmeticError, AttributeError, DataError, LookupError, TypeError, ValueError)
-"""Errors that a stage may raise if the stage before it is left out."""
+"""Errors that a stage may raise without the preceding stage."""
 
 POOL = 4096
 """Largest data set that is searched for the owners of misplaced values."""
@@ -77,7 +77,7 @@ class FaultyField:
 
 
 def diagnose(field: FaultyField) -> Cause:
-    """Return the cause of a field's fault by name, or the fault as found where none is known."""
+    """Return the named cause of a field's fault, or the fault itself if the cause is unknown."""
     if field.fault.kind in {"dtype", "shape"}:
         found = exact_explanation(field)
         return _told(field, found.kind, found.description) if found else field.fault
@@ -110,8 +110,8 @@ def exact_explanation(field: FaultyField) -> Hypothesis | None:
 def nearest_explanation(field: FaultyField) -> Hypothesis | None:
     """Return the hypothesis nearest to the delivered field, if it is near.
 
-    Nearness is relative to the reference's distance. So it works for values of any scale, and for a
-    library's own operators, which never agree exactly.
+    Nearness is relative to the reference's distance. It therefore works for values of any scale and
+    for a library's own operators, which never agree exactly.
     """
     distance = difference(field.got, field.want).mean
     # Everything is near compared with NaN and infinity, so only an exact explanation counts.
@@ -157,7 +157,7 @@ def other_work(field: FaultyField) -> Iterator[Hypothesis]:
     def batch_after(
         elements: Iterable[Element], stages: Sequence[Stage] = (), **batching: Any
     ) -> HostBatch:
-        """Return the batch of elements after some stages; the elements stay as they are."""
+        """Return the batch of elements after some stages; the elements stay unchanged."""
         done = reference.after(stages, map(deepcopy, elements), epoch, indices)
         return reference.batch_of(epoch, done, **batching)
 
@@ -265,8 +265,8 @@ def shorter(mask: Array, by: int) -> Array:
 def is_misplaced(field: FaultyField) -> bool:
     """Whether the field's values are right, within the tolerance, but belong to other elements.
 
-    The owners are looked for in the batch and, where the reference can compute elements one by
-    one and the dataset has at most `POOL` of them, in the whole dataset.
+    The search covers the batch. It also covers the whole dataset, if the reference can compute
+    single elements and the dataset has at most `POOL` of them.
     """
     rows, own = _projection(field.got), _projection(field.want)
     if _belong_to(field, rows, own, pool=own):
@@ -284,12 +284,12 @@ def is_misplaced(field: FaultyField) -> bool:
 
 
 def _belong_to(field: FaultyField, rows: Array, own: Array, pool: Array) -> bool:
-    """Whether every row is as near to one of the pool as is allowed, and nearer than to its own.
+    """Whether every row is within the tolerance of a row of the pool, and farther from its own.
 
     Args:
-        field: whose tolerance counts.
-        rows: what was delivered, ``[B, values]``.
-        own: the reference of the same elements, ``[B, values]``.
+        field: field with the tolerance.
+        rows: delivered values, ``[B, values]``.
+        own: the reference of the rows' elements, ``[B, values]``.
         pool: the reference of possible owners, ``[P, values]``.
     """
     allowed = 0.0

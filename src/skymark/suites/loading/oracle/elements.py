@@ -16,7 +16,7 @@ from skymark.suites.loading.oracle.oracle import Check, Oracle
 from skymark.suites.loading.work import Mixing, Mixture
 
 CHANCE = 1e-9
-"""Largest probability, per comparison, that honest random draws are refused."""
+"""Largest probability, per comparison, of rejecting honest random draws."""
 
 OFF_SCHEDULE = 2
 """Largest error of an exact schedule in a stretch, in elements: one at either end."""
@@ -62,7 +62,7 @@ class Elements(Check):
     batch_size: int | None = None
     """The size that the job asked for; None allows any."""
     streams: int = 1
-    """How many ranks' batches these are, each with a last batch of its own."""
+    """Number of ranks in these batches, each with a last batch of its own."""
 
     def fault(self, oracle: Oracle) -> Cause | None:
         """Count the epoch and its elements, and return the first of its faults."""
@@ -99,7 +99,7 @@ class Elements(Check):
         if (largest := max(map(len, batches))) > size:
             return Cause(
                 kind="batch-size",
-                message=f"a batch of {largest} elements, where {size} were asked for",
+                message=f"a batch has {largest} elements, and should have {size}",
             )
         short = [number for number, batch in enumerate(batches[:-1]) if len(batch) != size]
         allowed_short = self.streams * (1 + oracle.declared.allowed_short_batches) - 1
@@ -108,7 +108,7 @@ class Elements(Check):
         return Cause(
             kind="batch-size",
             message=f"batch {short[0]} of epoch {self.epoch} has {len(batches[short[0]])} elements "
-            f"before the end, where {size} were asked for",
+            f"before the end, and should have {size}",
         )
 
     def _repeated(self, stream: Array, total: int) -> Cause | None:
@@ -222,13 +222,13 @@ def _share_fault(source: Array, mixture: Mixture, mixing: Mixing) -> str | None:
     if abs(off[worst]) <= allowed(len(source), mixing):
         return None
     return (
-        f"source {worst} has {count[worst] / len(source):.1%} of the elements, where its weight is "
+        f"source {worst} has {count[worst] / len(source):.1%} of the elements, and its weight is "
         f"{mixture.weights[worst]:g}"
     )
 
 
 def allowed(elements: int, mixing: Mixing) -> float:
-    """Return by how many elements a source may be off its share in a stretch.
+    """Return the number of elements by which a source may miss its share in a stretch.
 
     The count of n independent draws is off by t or more with probability 2 exp(-2 t² / n) at most.
     Source: Hoeffding, "Probability inequalities for sums of bounded random variables", 1963.
@@ -237,7 +237,7 @@ def allowed(elements: int, mixing: Mixing) -> float:
 
 
 def early_repeat(drawn: Array, size: int) -> int | None:
-    """Return an element that came again within a pass, wherever passes begin; None for none.
+    """Return an element that was repeated within a pass, wherever passes begin; None without one.
 
     Passes of `size` draws begin at some place and at each multiple of `size` from there. A pass
     must begin between two draws of the same element, which allows an arc of the circle of places.

@@ -1,4 +1,4 @@
-"""The evidence of a round: checks that its drive asked for, to be made where no adapter runs.
+"""The evidence of a round: its drive's checks, to be made in a process without the adapter.
 
 The file has a pickle per entry. It lies in memory, and the kernel frees it with the worker. The
 reader trusts nothing: it makes arrays and plain values only.
@@ -66,7 +66,7 @@ class Evidence(Verifier):
     def fresh(
         self, *, seed: int | None = None, allowed_short_batches: int | None = None
     ) -> Evidence:
-        """Return one that writes into the same file, for another run of a loader."""
+        """Return evidence in this file for another run of a loader."""
         other = copy(self)
         other.number = next(self.numbers)
         run = {"seed": seed, "allowed_short_batches": allowed_short_batches}
@@ -74,7 +74,7 @@ class Evidence(Verifier):
         return other
 
     def absorb(self, other: Evidence, context: str) -> None:
-        """Write down that another one counts, too."""
+        """Write an entry that adds another run's evidence."""
         self._write((self.number, "absorb", {"other": other.number, "context": context}))
 
     def _write(self, entry: tuple[Any, ...]) -> None:
@@ -84,7 +84,7 @@ class Evidence(Verifier):
 
 @contextmanager
 def opened_evidence(path: Path) -> Iterator[tuple[Declared, BufferedReader]]:
-    """Open evidence; yields what the adapter declares, and the file for `replay`.
+    """Open evidence; yield the adapter's declarations and the file for `replay`.
 
     Raises:
         DataError: it holds something else, or is cut off.
@@ -98,10 +98,10 @@ def opened_evidence(path: Path) -> Iterator[tuple[Declared, BufferedReader]]:
 
 
 def replay(file: BufferedReader, oracle: Oracle) -> None:
-    """Make the checks of a round, and those of other runs of its loader with oracles of their own.
+    """Make the checks of a round, with a separate oracle for each further run of its loader.
 
     Raises:
-        DataError: an entry is damaged, or none that a drive makes.
+        DataError: an entry is damaged or unknown.
     """
     oracles = {0: oracle}
     while file.peek(1):
@@ -136,8 +136,8 @@ def _load(file: BinaryIO) -> Any:
 def packed(value: Any) -> Any:
     """Return a field of a check as arrays and plain values.
 
-    The indices of many batches become one array and one of sizes, which is far faster to write than
-    an array per batch. Lists of other arrays stay lists.
+    The indices of many batches become one array and an array of sizes, which is far faster to write
+    than an array per batch. Other lists of arrays stay lists.
     """
     match value:
         case None | bool() | int() | float() | str():
@@ -167,7 +167,7 @@ def _is_index(value: Any) -> bool:
 
 
 def plain(value: Array) -> Array:
-    """Return an array whose pickle needs no type but NumPy's own.
+    """Return an array whose pickle only needs NumPy's own types.
 
     No reference has another type, so the content of such an array does not matter.
     """

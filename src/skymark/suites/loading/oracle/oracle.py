@@ -30,7 +30,7 @@ class Declared(NamedTuple):
 
 @dataclass(frozen=True)
 class Check(ABC):
-    """A requirement of a loader. A subclass is a dataclass of the observations of a drive."""
+    """A requirement of a loader. A subclass is a dataclass of a drive's observations."""
 
     by_name: ClassVar[dict[str, type[Check]]] = {}
     """All checks, as evidence names them."""
@@ -65,16 +65,16 @@ class Verifier(ABC):
 
     @abstractmethod
     def fresh(self, *, seed: int | None = None, allowed_short_batches: int | None = None) -> Self:
-        """Return one of the same kind, for another run of a loader.
+        """Return a fresh verifier of this kind, for another run of a loader.
 
         Args:
-            seed: of that run; None for the same.
-            allowed_short_batches: in that run; None for as many.
+            seed: seed of that run; None for this seed.
+            allowed_short_batches: short batches in that run; None for this number.
         """
 
     @abstractmethod
     def absorb(self, other: Self, context: str) -> None:
-        """Add the counts of another one, and its fault with the context."""
+        """Add another verifier's counts, and its fault with the context."""
 
     def refuse(self, kind: str, message: str) -> None:
         """Note a fault that the drive has found."""
@@ -118,7 +118,7 @@ class Oracle(Verifier):
         return Reference(self.scenario, self.dataset)
 
     def check(self, *checks: Check) -> None:
-        """Make checks; of all faults the first stays."""
+        """Make checks, and keep the first fault."""
         for one in checks:
             cause = one.fault(self)
             self.cause = self.cause or cause

@@ -1,10 +1,10 @@
-"""Check the order of delivery: how far elements move from storage, and from epoch to epoch.
+"""Check the order of delivery: the motion of elements from storage, and from epoch to epoch.
 
 A global shuffle of n elements moves each by n / 3 places on average. A buffer of K moves it by
 about K. Shards move it as far as their number allows.
 
 Some statistics are shares of their expectation for a uniform permutation, so 1 is uniform. The
-others are shares of elements, and 0 is uniform.
+rest are shares of elements, and 0 is uniform.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Order(Check):
     rank: int = 0
 
     def fault(self, oracle: Oracle) -> Cause | None:
-        """Count the places by which elements moved, and return the first fault of their order."""
+        """Count the places that elements moved, and return the first fault of their order."""
         batches, stream = flat_indices(self.indices), stream_of(self.indices)
         kind, enough = oracle.declared.shuffle, len(stream) >= ENOUGH
         before = oracle.streams.get(self.rank)
@@ -60,7 +60,7 @@ class Order(Check):
             oracle.moved_places += round(moved * places)
             oracle.uniform_places += round(places)
         if len(stream) > FEW and np.all(np.diff(stream) > 0):
-            message = f"epoch {self.epoch} came in storage order; a shuffle was asked"
+            message = f"epoch {self.epoch} came in storage order, and should be shuffled"
             return Cause(kind="not-shuffled", message=message)
         if not enough:
             return None
@@ -87,7 +87,7 @@ class Order(Check):
             return None
         return Cause(
             kind="same-order",
-            message=f"epoch {self.epoch} came in the order of epoch {other}; every epoch is to be "
+            message=f"epoch {self.epoch} came in the order of epoch {other}; every epoch must be "
             "shuffled anew",
         )
 
@@ -95,7 +95,7 @@ class Order(Check):
 def _near(stream: Array, moved: float, kind: str) -> str | None:
     """Describe a stream whose elements stay too near to their places in storage."""
     if moved < LEAST * expected_displacement(kind, len(stream)):
-        return f"elements moved {moved:.1%} of what a global shuffle moves them"
+        return f"elements moved {moved:.1%} of the distance of a global shuffle"
     together = stream_neighbours(stream)
     if kind == "global" and together >= PAIRS:
         return f"{together:.0%} of the elements came next to a neighbour in storage"
@@ -108,8 +108,8 @@ def _crowded(batches: Sequence[Array]) -> str | None:
     if drawn >= LEAST:
         return None
     return (
-        f"a batch draws from {drawn:.1%} of the places in storage that one of a global shuffle "
-        "draws from"
+        f"a batch draws from {drawn:.1%} of the places in storage that it would draw from with a "
+        "global shuffle"
     )
 
 
@@ -125,7 +125,7 @@ def expected_displacement(kind: str, elements: int) -> float:
 
 
 def ranks(stream: Array) -> Array:
-    """Return the place that each element of a stream has in storage among them, int64 ``[n]``."""
+    """Return each element's rank in storage among the stream's elements, int64 ``[n]``."""
     if (size := _places(stream)) is not None:
         is_there = np.zeros(size, bool)
         is_there[stream] = True
@@ -136,7 +136,7 @@ def ranks(stream: Array) -> Array:
 
 
 def _places(*streams: Array) -> int | None:
-    """Return the places that a table of all elements needs; None where it would be too large."""
+    """Return the size of a table of all elements; None if it would be too large."""
     if not all(map(len, streams)) or min(int(one.min()) for one in streams) < 0:
         return None
     places = max(int(one.max()) for one in streams) + 1
@@ -144,11 +144,11 @@ def _places(*streams: Array) -> int | None:
 
 
 def displacement(stream: Array) -> float:
-    """Return how far elements moved from storage on average, as a share of a uniform permutation's.
+    """Return the mean distance of elements from storage, as a share of a uniform permutation's.
 
-    The element at place i of a uniform permutation of n moved by |i - j|, with each j as probable:
-    on average by (n² - 1) / 3n places (expectation of Spearman's footrule over n: Diaconis and
-    Graham, "Spearman's footrule as a measure of disarray", 1977).
+    The element at place i of a uniform permutation of n moved by |i - j|, with all j equally
+    probable. The mean is (n² - 1) / 3n places (expectation of Spearman's footrule over n: Diaconis
+    and Graham, "Spearman's footrule as a measure of disarray", 1977).
 
     Args:
         stream: distinct elements, two or more, in order of delivery, int64 ``[n]``.
@@ -159,7 +159,7 @@ def displacement(stream: Array) -> float:
 
 
 def neighbours(stream: Array, before: Array) -> float:
-    """Return the share of successive elements that followed one another in another stream, too."""
+    """Return the share of successive elements that are also successive in another stream."""
     if (size := _places(stream, before)) is not None:
         follower = np.full(size, -1)
         follower[before[:-1]] = before[1:]
@@ -194,7 +194,7 @@ def batch_neighbours(batches: Sequence[Array]) -> float:
 
 
 def batch_neighbourhoods(batches: Sequence[Array], size: int) -> float:
-    """Return how many neighbourhoods of storage a batch draws from, as a share of a uniform draw's.
+    """Return the number of storage neighbourhoods in a batch, as a share of a uniform draw's.
 
     Args:
         batches: distinct elements ``[B]``.
@@ -213,13 +213,14 @@ def batch_neighbourhoods(batches: Sequence[Array], size: int) -> float:
 
 
 def uniform_neighbourhoods(elements: int, size: int, drawn: int) -> float:
-    """Return how many neighbourhoods a uniform draw without replacement meets on average.
+    """Return the mean number of neighbourhoods that a uniform draw without replacement meets.
 
-    One of b elements is missed with the hypergeometric probability C(n - b, k) / C(n, k).
+    It misses a neighbourhood of b elements with the hypergeometric probability
+    C(n - b, k) / C(n, k).
 
     Args:
         elements: n.
-        size: b, of each neighbourhood but the last, which has what is left.
+        size: b, of each neighbourhood; the last one may be smaller.
         drawn: k.
     """
     whole, rest = divmod(elements, size)

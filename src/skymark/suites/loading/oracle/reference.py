@@ -57,7 +57,7 @@ class Reference:
         return self.after(stages, raw, epoch, indices)
 
     def raw(self, indices: Array) -> Iterator[Element]:
-        """Yield the elements as the dataset has them, in this order."""
+        """Yield the dataset's raw elements, in this order."""
         return (self.dataset[index] for index in indices.tolist())
 
     def after(
@@ -65,11 +65,11 @@ class Reference:
     ) -> list[Element]:
         """Return elements after some stages, each with its random parameters of this epoch.
 
-        They are made one after the other: what lies between stages may be large.
+        They are made one at a time, because data between stages may be large.
 
         Args:
-            stages: what to do; a stage may write into the element that it is given.
-            elements: of these indices, in this order.
+            stages: stages to apply; a stage may write into its element.
+            elements: elements of these indices, in this order.
             epoch: decides the random parameters.
             indices: int64 ``[B]``.
         """
@@ -97,8 +97,8 @@ class Reference:
         Args:
             epoch: decides the random parameters.
             elements: in their order in the batch.
-            collate: what makes a batch of them, None for the scenario's own.
-            mixed: whether to do the work that needs the whole batch, where the scenario has such.
+            collate: function that makes a batch of elements, None for the scenario's own.
+            mixed: whether to do the scenario's work on whole batches, if any.
         """
         batch = (collate or self.scenario.collate)(elements)
         return to_host(self.scenario.mix(batch, epoch) if mixed else batch)

@@ -170,7 +170,7 @@ class BatchMixing(Photographs):
 
 
 STEP = 32
-"""Sides are multiples of what networks reduce images by."""
+"""Divisor of the sides: networks reduce images by this factor."""
 
 
 @scenario

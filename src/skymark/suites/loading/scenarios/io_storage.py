@@ -52,7 +52,7 @@ class Sources(Scenario):
 
     @property
     def shuffle(self) -> bool:
-        """Elements are shuffled, but for row groups one after another."""
+        """Elements are shuffled, except for row groups read in order."""
         return self.axes.get("source") != ROW_GROUPS
 
     def generate(self, directory: Path) -> Dataset:

@@ -1,4 +1,4 @@
-"""Calibration of a step that is to take so long, and the operations that steps make."""
+"""Calibration of a step to a given time, and the operations of steps."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 LEAST_WIDTH, MOST_WIDTH = 32, 4096
-"""Of the square matrices, in powers of two. The widest fill any accelerator; 100 MB hold all."""
+"""Width of the square matrices, a power of two. The widest fill any accelerator; 100 MB hold all.
+"""
 
 UPDATES = 8
-"""A step has at least so many updates where the narrowest network allows it, so that rounding their
-number changes its time by a sixteenth at most."""
+"""Least updates of a step, if the narrowest network allows them, so that rounding their number
+changes its time by a sixteenth at most."""
 
 TRIALS, TRIALS_NS = 5, 500_000_000
-"""Of one size: so many, or fewer that together take so long. The shortest counts, for workers that
-fill their queues meanwhile take CPU time."""
+"""Most trials of one size, and their total time. The shortest counts, because workers that fill
+their queues meanwhile take CPU time."""
 
 
 @dataclass(frozen=True)
@@ -28,21 +29,21 @@ class Calibrated:
 
 
 def calibrated(ms: float, time_ns: Callable[[int, int], int]) -> Calibrated:
-    """Return the size of a step that takes so long.
+    """Return the size of a step that takes a given time.
 
-    The widest network is taken of which `UPDATES` updates take no longer than the step; then so
-    many updates as fill it.
+    The network is the widest with `UPDATES` updates in this time; then the number of updates is
+    fitted to the time.
 
     Args:
-        ms: how long the step is to take.
-        time_ns: makes a step of a width and a number of updates, and returns how long it took.
+        ms: time of the step.
+        time_ns: makes a step of a width and a number of updates, and returns its time.
     """
     target_ns = ms * 1e6
     width = LEAST_WIDTH
     while width < MOST_WIDTH and shortest(2 * width, UPDATES, time_ns) <= target_ns:
         width *= 2
     updates = UPDATES
-    # Starting a step takes time, too, so the time of one update is known better from more of them.
+    # The start of a step takes time, too, so more updates give a better time per update.
     for _ in range(2):
         took = shortest(width, updates, time_ns)
         updates = max(1, math.floor(updates * target_ns / took + 0.5))
@@ -50,7 +51,7 @@ def calibrated(ms: float, time_ns: Callable[[int, int], int]) -> Calibrated:
 
 
 class SizedStep(Protocol):
-    """A step of a square network, of which a calibration tries several sizes."""
+    """A step of a square network, for a calibration with several sizes."""
 
     updates: int
     start: Any
@@ -61,9 +62,9 @@ class SizedStep(Protocol):
 
 
 def calibrated_by(ms: float, make: Callable[[Calibrated], SizedStep]) -> Calibrated:
-    """Return the size of a step that takes so long, of steps that are made and tried.
+    """Return the size of a step that takes a given time, by trial steps.
 
-    Of each width one network is made, and of two widths never both are there.
+    Only one network is in memory at a time, one for each width.
     """
     steps: dict[int, SizedStep] = {}
 
@@ -79,7 +80,7 @@ def calibrated_by(ms: float, make: Callable[[Calibrated], SizedStep]) -> Calibra
 
 
 def shortest(width: int, updates: int, time_ns: Callable[[int, int], int]) -> int:
-    """Return the shortest time of some trials, after one that is not counted."""
+    """Return the shortest time of some trials, after a trial that is not counted."""
     time_ns(width, updates)
     took: list[int] = []
     while len(took) < TRIALS and sum(took) < TRIALS_NS:
@@ -91,9 +92,9 @@ FLOPS_PER_IMAGE: Mapping[str, int] = {
     "resnet50": 24_299_077_632,
     "vit_b16": 105_151_758_336,
 }
-"""Of an update with one image of 224 × 224 pixels, forward and backward: two for each
-multiplication with addition in convolutions and products of matrices, as
-`torch.utils.flop_counter` counts them."""
+"""FLOP of an update with one image of 224 × 224 pixels, forward and backward, as counted by
+`torch.utils.flop_counter`: two for each multiplication with addition in convolutions and products
+of matrices."""
 
 PEAKS: tuple[tuple[str, float], ...] = (
     ("GB200", 2500e12),
@@ -115,8 +116,8 @@ PEAKS: tuple[tuple[str, float], ...] = (
     ("TPU v5", 459e12),
     ("TPU v4", 275e12),
 )
-"""FLOP/s in bfloat16, dense, by a part of the name that a framework gives a device; the first that
-fits counts. From NVIDIA's data sheets, halved where they count structured sparsity, and from
+"""FLOP/s in bfloat16, dense, by a part of a device's name in a framework; the first match counts.
+From NVIDIA's data sheets, halved if they count structured sparsity, and from
 https://cloud.google.com/tpu/docs/system-architecture-tpu-vm."""
 
 SLICE = "MIG"
@@ -124,7 +125,7 @@ SLICE = "MIG"
 
 
 def peak_flops_per_s(device: str) -> float | None:
-    """Return the peak of a device in bfloat16 by its name; None for one that is not known."""
+    """Return the peak of a device in bfloat16 by its name; None if unknown."""
     words = f" {device.replace('-', ' ')} "
     if SLICE in device:
         return None

@@ -1,4 +1,4 @@
-"""Consumption of batches: the settings of it, and the consumer that they make in a process."""
+"""Consumption of batches: its settings, and the consumer in a process."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Consumption:
     """Whether PyTorch launches a step of an image network on a GPU as one CUDA graph."""
 
     def consumer(self, adapter: Adapter, job: LoadingJob) -> Consumer | None:
-        """Return the consumer of a job's batches; None where they are not consumed.
+        """Return the consumer of a job's batches; None without consumption.
 
         Raises:
-            UsageError: a step is asked for, and the adapter has no framework that has one.
+            UsageError: there is a step, and the adapter has no framework for it.
         """
         if self.step is not None:
             if (framework := adapter.framework_on(job.platform)) is None:
@@ -75,7 +75,7 @@ class Trainer(Consumer):
         self._work = StepTotals()
 
     def prepare(self, batch: Mapping[str, Any]) -> None:
-        """Make the step, and let it prepare for each new shape of batches: JAX compiles for it."""
+        """Make the step, and let it prepare for each new shape of batches; JAX compiles then."""
         step, fields = self._step(), fields_for_model(batch)
         shapes = tuple(tuple(value.shape) for value in fields.values())
         if shapes not in self._seen:
@@ -83,7 +83,7 @@ class Trainer(Consumer):
             step.prepare(step.inputs(fields))
 
     def consume(self, batch: Mapping[str, Any]) -> int:
-        """Make a step and return how long the device computed; copying the batch is not in it."""
+        """Make a step and return the time of the device's computation, without the batch's copy."""
         step = self._step()
         inputs = step.inputs(fields_for_model(batch))
         busy_ns = step.train(inputs)
@@ -93,7 +93,7 @@ class Trainer(Consumer):
         return busy_ns
 
     def take_work(self) -> StepTotals:
-        """Return the steps made since the last call, those of `prepare` left out."""
+        """Return the steps since the last call, without the steps of `prepare`."""
         work, self._work = self._work, StepTotals()
         return work
 

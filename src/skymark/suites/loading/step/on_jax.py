@@ -40,7 +40,7 @@ WIDTH, PATCH, LAYERS, HEADS = 768, 16, 12, 12
 SQUARE_LAYERS = 4
 
 NORMAL = jax.nn.initializers.variance_scaling(2.0, "fan_in", "normal")
-"""Weights of a spread that keeps that of what they are applied to (He et al., 2015)."""
+"""Weights with a variance that preserves the variance of their inputs (He et al., 2015)."""
 
 
 def resnet50(key: Any) -> Weights:
@@ -178,7 +178,7 @@ Loss = Callable[[Any, Any], Any]
 
 
 def jax_step(kind: StepKind, platform: Platform, number: int, images: Sequence[str]) -> Step:
-    """Return a step on a device; `images` are the fields that a network of images is trained on."""
+    """Return a step on a device; `images` are the fields for a network of images."""
     if kind.ms is None:
         return ImageStep(kind.network, platform, number, images)
     return SquareStep(platform, number, calibrated_on(kind.ms, platform, number))
@@ -211,9 +211,9 @@ class JaxStep(Step):
 
 
 def updated(loss: Loss, weights: Any, momentum: Any, inputs: Any, updates: Any) -> tuple[Any, Any]:
-    """Return weights and momentum after so many updates by gradient descent with momentum.
+    """Return weights and momentum after a number of updates by gradient descent with momentum.
 
-    With None it is one, without a loop, which would ask the device before each whether to go on.
+    None stands for one update without a loop, which would query the device before each update.
     """
 
     def update(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -254,19 +254,19 @@ class ImageStep(JaxStep):
         return jax.block_until_ready(images)
 
     def flops(self, inputs: Any) -> int:
-        """Return those of all images, forward and backward."""
+        """Return the operations for all images, forward and backward."""
         return len(inputs) * self._flops_per_image
 
 
 def first_class_loss(scores: Loss, weights: Any, images: Any) -> Any:
-    """Return the cross-entropy where all are of the first class: what is learned is no figure."""
+    """Return the cross-entropy of images of the first class: no figure depends on learning."""
     weights = jax.tree.map(lambda one: one.astype(images.dtype), weights)
     found = scores(weights, images).astype(jnp.float32)
     return -jax.nn.log_softmax(found)[:, 0].mean()
 
 
 class SquareStep(JaxStep):
-    """A step of so many updates of a square network."""
+    """A step with a number of updates of a square network."""
 
     loops: ClassVar = True
 
@@ -278,7 +278,7 @@ class SquareStep(JaxStep):
             self.start = jnp.eye(size.width)
 
     def inputs(self, batch: Mapping[str, Any]) -> Any:
-        """Return ``[width, width]`` in which every value of the batch has a part."""
+        """Return inputs ``[width, width]`` that depend on every value of the batch."""
         means = [value.astype(jnp.float32).mean() for value in self.fields(batch).values()]
         mean = jnp.nan_to_num(jnp.stack(means).mean()).clip(-1, 1)
         return jax.block_until_ready(self.start + mean)
@@ -291,5 +291,5 @@ def square_loss(weights: Any, x: Any) -> Any:
 
 @lru_cache
 def calibrated_on(ms: float, platform: Platform, number: int) -> Calibrated:
-    """Return the size of a step that takes so long on a device; found once per process."""
+    """Return the size of a step with a given time on a device; found once per process."""
     return calibrated_by(ms, partial(SquareStep, platform, number))

@@ -131,11 +131,11 @@ def torch_step(
     """Return a step on a device.
 
     Args:
-        kind: of the step.
-        platform: of the device.
-        number: of the device.
-        images: the fields that a network of images is trained on.
-        as_graph: whether a step of such a network is launched as one CUDA graph.
+        kind: kind of the step.
+        platform: platform of the device.
+        number: number of the device.
+        images: the fields for a network of images.
+        as_graph: whether to launch a step of such a network as one CUDA graph.
     """
     if kind.ms is None:
         return ImageStep(kind.network, platform, number, images, as_graph=as_graph)
@@ -204,8 +204,8 @@ class ImageStep(TorchStep):
     """A step of a network that classifies images.
 
     On a GPU it computes in bfloat16, with channels last in memory, and is launched as one CUDA
-    graph: kernel by kernel, a processor takes longer to launch a small batch's step than the GPU
-    takes to compute it.
+    graph. Without a graph, a processor launches the kernels of a small batch's step more slowly
+    than the GPU computes them.
     """
 
     def __init__(
@@ -243,20 +243,20 @@ class ImageStep(TorchStep):
         return images
 
     def prepare(self, inputs: torch.Tensor) -> None:
-        """Record a step with so many images, where it is to be a graph, and make it twice."""
+        """Record a step with this number of images, if as a graph, and make it twice."""
         if self.as_graph:
             self._recorded[len(inputs)] = self.record(inputs)
         super().prepare(inputs)
 
     def train(self, inputs: torch.Tensor) -> int:
-        """Make a step; all images are of the first class, for no figure is of what is learned."""
+        """Make a step; all images have the first class, because no figure depends on learning."""
         if (recorded := self._recorded.get(len(inputs))) is None:
             return self.timed(partial(self._train, inputs))
         recorded.inputs.copy_(inputs)
         return self.timed(recorded.repeat)
 
     def flops(self, inputs: torch.Tensor) -> int:
-        """Return those of all images, forward and backward."""
+        """Return the operations for all images, forward and backward."""
         return len(inputs) * self._flops_per_image
 
     def record(self, images: torch.Tensor) -> Recorded:
@@ -290,7 +290,7 @@ class ImageStep(TorchStep):
 
 
 class SquareStep(TorchStep):
-    """A step of so many updates of a square network."""
+    """A step with a number of updates of a square network."""
 
     def __init__(self, platform: Platform, number: int, size: Calibrated) -> None:
         super().__init__(platform, number, lambda: SquareNetwork(size.width))
@@ -315,5 +315,5 @@ class SquareStep(TorchStep):
 
 @lru_cache
 def calibrated_on(ms: float, platform: Platform, number: int) -> Calibrated:
-    """Return the size of a step that takes so long on a device; found once per process."""
+    """Return the size of a step with a given time on a device; found once per process."""
     return calibrated_by(ms, partial(SquareStep, platform, number))

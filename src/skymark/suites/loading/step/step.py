@@ -17,7 +17,7 @@ CLASSES = 1000
 """Outputs of a network of images, as ImageNet has classes."""
 
 SEED = 0
-"""Of the weights that a network begins with."""
+"""Seed of a network's initial weights."""
 
 
 class Step(ABC):
@@ -27,12 +27,12 @@ class Step(ABC):
     """Time in which the latest step was handed to the device; None where it cannot be told from
     the step's own, as on the CPU."""
     peak_flops_per_s: float | None = None
-    """Of the device, in the precision in which the network computes; None where it is unknown."""
+    """Peak of the device, in the network's precision; None if unknown."""
 
     framework: Framework
 
     def fields(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all fields as arrays of the device; those that are there stay."""
+        """Return all fields as arrays of the device; its own arrays stay."""
         there = {name: value for name, value in batch.items() if self.framework.has(value)}
         placed = self.framework.place({n: batch[n] for n in batch if n not in there})
         self.framework.receive(placed.fields)

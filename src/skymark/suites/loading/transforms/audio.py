@@ -91,8 +91,8 @@ def decode_flac(data: Any) -> Floats:
         ) from error
     if layout != (SAMPLE_RATE, "s16", 1):
         raise DataError(
-            f"the sound has {layout[2]} channels of {layout[0]} samples ({layout[1]}) per second, "
-            f"where one of {SAMPLE_RATE} (s16) is needed; convert it to such a FLAC file"
+            f"the sound has {layout[2]} channels of {layout[0]} samples ({layout[1]}) per second; "
+            f"convert it to a FLAC file with one channel of {SAMPLE_RATE} (s16)"
         )
     samples = np.concatenate(pieces) if pieces else np.zeros(0, np.int16)
     if len(samples) != promised:
@@ -198,9 +198,9 @@ def few_bands(power: Floats, bands: int) -> Floats:
 
 
 def _summed(power: Floats, to_mel: Scale, to_hertz: Scale, bands: int = BANDS) -> Floats:
-    """Apply the filters where they are not zero.
+    """Apply the non-zero parts of the filters.
 
-    No matrix product: its threads would compete with those of the other worker processes.
+    It avoids matrix products, because their threads would compete with other worker processes.
     """
     bins, weights, starts = _nonzero(to_mel, to_hertz, power.dtype, bands)
     summed: Floats = np.add.reduceat(power.T[bins] * weights, starts, axis=0)

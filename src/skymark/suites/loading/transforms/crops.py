@@ -1,9 +1,9 @@
 """Crops at random: boxes of images, windows of sounds and clips.
 
 The definition is Inception's (Szegedy et al., "Going deeper with convolutions", CVPR 2015, section
-6) as torchvision's ``RandomResizedCrop`` made it common: up to ten tries of an area between 8 % and
-100 % of the image and an aspect ratio between 3/4 and 4/3; if none fits, the largest central box
-whose aspect ratio is allowed.
+6), as in torchvision's ``RandomResizedCrop``. It makes up to ten tries of an area between 8 % and
+100 % of the image and an aspect ratio between 3/4 and 4/3. If none fits, it takes the largest
+central box with a permitted aspect ratio.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def pixel_boxes(
     heights: npt.NDArray[np.int32],
     widths: npt.NDArray[np.int32],
 ) -> Boxes:
-    """Return the box of each image in pixels: the same as `pixel_box`, for whole columns.
+    """Return the box of each image in pixels: `pixel_box` for whole columns.
 
     Args:
-        crops: what `crops_from` made for these n elements.
-        heights: of the decoded images, ``[n]``.
-        widths: of the decoded images, ``[n]``.
+        crops: result of `crops_from` for these n elements.
+        heights: heights of the decoded images, ``[n]``.
+        widths: widths of the decoded images, ``[n]``.
     """
     height, width = heights.astype(np.float64), widths.astype(np.float64)
     area = crops["area"] * (height * width)[:, None]
@@ -86,9 +86,9 @@ def pixel_box(
     """Return the box (top, left, height, width) of one image in pixels.
 
     Args:
-        crop: one element's row of what `crops_from` made.
-        height: of the decoded image.
-        width: of the decoded image.
+        crop: one element's row of the result of `crops_from`.
+        height: height of the decoded image.
+        width: width of the decoded image.
     """
     top_share, left_share = crop["corner"].tolist()
     pixels = float(height * width)
@@ -103,7 +103,7 @@ def pixel_box(
 
 
 def central_box(height: int, width: int) -> tuple[int, int, int, int]:
-    """Return the largest central box of an image whose aspect ratio is allowed."""
+    """Return the largest central box of an image with a permitted aspect ratio."""
     box_height, box_width = height, width
     if width / height < ASPECT[0]:
         box_height = round(width / ASPECT[0])
@@ -113,7 +113,7 @@ def central_box(height: int, width: int) -> tuple[int, int, int, int]:
 
 
 def window_start(share: float, whole: int, window: int) -> int:
-    """Return where a window begins: each place is as likely, if the share is uniform in [0, 1).
+    """Return the start of a window; a uniform share in [0, 1) makes all starts equally likely.
 
     Args:
         share: of the places where it may begin.

@@ -40,7 +40,7 @@ the values that torchvision's pretrained models document."""
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_DEVIATION = (0.26862954, 0.26130258, 0.27577711)
-"""The same of CLIP's training images."""
+"""Mean and deviation per channel of CLIP's training images."""
 
 DRAWS = 4
 """Uniform numbers that the mixing of one element takes."""
@@ -127,7 +127,7 @@ def resized(image: Image.Image, side: int) -> Image.Image:
 
 
 def drawn_crop(box_of: Callable[[Box, int, int], Box]) -> Crop:
-    """Return a crop whose box is made of the drawn one, and of the image's height and width."""
+    """Return a crop with a box made from the drawn box and the image's height and width."""
 
     def crop(image: Image.Image, drawn: Parameters, side: int) -> Image.Image:
         height, width = image.height, image.width
@@ -223,7 +223,7 @@ def crop_stage(field: str, cut: Callable[[Any, Crop, Parameters], Any]) -> Stage
 
 
 def flip_stage(field: str, mirror: Callable[[Any], Any], noun: str) -> Stage:
-    """Return the stage that mirrors where drawn, with its known mistakes.
+    """Return the stage that mirrors by a draw, with its known mistakes.
 
     Args:
         field: holds what is mirrored.
@@ -288,15 +288,15 @@ def scaled(image: Image.Image | Pixels) -> npt.NDArray[np.float32]:
 
 
 DECODED_SMALL = "large images are decoded at part of their size"
-"""What `scaled_decoder` does instead of `decode`, in an oracle's words."""
+"""The difference of `scaled_decoder` from `decode`, in an oracle's words."""
 ONLY_SCALED = "pixels are scaled to 0…1 but mean and deviation are not applied"
-"""What `scaled` does instead of `normalised`, in an oracle's words."""
+"""The difference of `scaled` from `normalised`, in an oracle's words."""
 
 
 def resize_shortest(
     image: Image.Image, side: int, method: Image.Resampling = Image.Resampling.BICUBIC
 ) -> Image.Image:
-    """Resize so that the shortest side is `side`, antialiased; the other is rounded down."""
+    """Resize the shortest side to `side`, antialiased; the longer side is rounded down."""
     width, height = image.size
     if width <= height:
         size = (side, int(side * height / width))
@@ -322,13 +322,13 @@ def mixing_from(numbers: npt.NDArray[np.float64], side: int) -> dict[str, Array]
 
     Args:
         numbers: uniform in [0, 1), float64 ``[n, DRAWS]``.
-        side: of the images, in pixels.
+        side: side of the images, in pixels.
 
     Returns:
-        ``cut`` bool ``[n]``: CutMix rather than MixUp; ``share`` float32 ``[n]``: what is left of
-        the element itself; ``box`` int32 ``[n, 4]``: top, left, height and width of what CutMix
-        pastes, all zero for MixUp. Boxes are those of CutMix's algorithm 1: their centre is uniform
-        and they end at the image's border, which `share` accounts for.
+        ``cut`` bool ``[n]``: CutMix rather than MixUp; ``share`` float32 ``[n]``: remaining share
+        of the element itself; ``box`` int32 ``[n, 4]``: top, left, height and width of CutMix's
+        patch, all zero for MixUp. Boxes follow CutMix's algorithm 1: their centre is uniform, and
+        the image's border cuts them, which `share` accounts for.
     """
     cut = numbers[:, 0] < 0.5
     share = numbers[:, 1]
@@ -342,7 +342,7 @@ def mixing_from(numbers: npt.NDArray[np.float64], side: int) -> dict[str, Array]
 
 
 def mixed_images(images: Array, mixing: Mapping[str, Array]) -> Array:
-    """Mix every image with the next of the batch, the last with the first.
+    """Mix every image with the next image of the batch, the last with the first.
 
     Args:
         images: float32 ``[B, side, side, 3]``.

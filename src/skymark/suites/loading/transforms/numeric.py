@@ -143,7 +143,7 @@ def bend(values: Vector) -> Vector:
 
 
 def level(values: Vector) -> Vector:
-    """Scale to a root mean square of 2; a vector of zeros stays as it is."""
+    """Scale to a root mean square of 2; a vector of zeros stays unchanged."""
     power = float(values @ values) / len(values)
     return values * values.dtype.type(LEVEL / np.sqrt(power)) if power else values
 
@@ -155,8 +155,8 @@ LINKS: Mapping[str, Callable[[Vector], Vector]] = {
     "bend": bend,
     "level": level,
 }
-"""The operations of a chain, over and over in this order. They keep values bounded and neither
-contract nor expand much, so that a chain of any length still shows whether a link was left out."""
+"""The operations of a chain, repeated in this order. They keep values bounded and hardly contract
+or expand, so that a chain of any length still reveals a missing link."""
 
 
 def checksum(element: Element, parameters: Parameters) -> Element:

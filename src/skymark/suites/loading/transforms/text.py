@@ -1,16 +1,14 @@
 """Token ids made ready for language models: packed blocks, or padded sequences with a mask.
 
-A packed block has documents laid one after another, and is shifted into inputs and targets.
-Segment ids and positions tell the documents of a block apart, as attention over packed sequences
-needs (Krell, Kosec, Perez and Fitzgibbon, "Efficient sequence packing without
-cross-contamination", 2021).
+A packed block contains consecutive documents, and is shifted into inputs and targets. Segment ids
+and positions tell the documents of a block apart, as attention over packed sequences needs (Krell,
+Kosec, Perez and Fitzgibbon, "Efficient sequence packing without cross-contamination", 2021).
 
-Sennrich, Haddow and Birch, "Neural machine translation of rare words with subword units"
-(ACL 2016), on bytes, with text cleaned and cut into words as CLIP does (Radford et al., "Learning
-transferable visual models from natural language supervision", 2021): lower case, a letter run, a
-single digit or a run of other signs is a word, and a word's last byte is marked. The work per
-caption is that of CLIP's tokenizer; only the vocabulary is smaller, so that nothing has to be
-downloaded.
+The tokenizer follows Sennrich, Haddow and Birch, "Neural machine translation of rare words with
+subword units" (ACL 2016), on bytes. It cleans and splits text like CLIP (Radford et al., "Learning
+transferable visual models from natural language supervision", 2021). Text becomes lower case. A run
+of letters, a single digit or a run of other signs is a word, and a word's last byte is marked. The
+work per caption equals CLIP's; the vocabulary is smaller, so that there is no download.
 
 | id                  | token                                    |
 |---------------------|------------------------------------------|
@@ -113,7 +111,7 @@ def shift(block: Block, by: int = 1) -> dict[str, npt.NDArray[Any]]:
 
 
 def delimit(tokens: npt.NDArray[Any], start: int | None, end: int | None) -> npt.NDArray[np.int32]:
-    """Put a start token before and an end token after a sequence; None leaves it out.
+    """Put a start token before and an end token after a sequence; None for no token.
 
     Args:
         tokens: integers ``[n]``.
@@ -121,7 +119,7 @@ def delimit(tokens: npt.NDArray[Any], start: int | None, end: int | None) -> npt
         end: the token after.
 
     Returns:
-        int32 ``[n + 2]``, or shorter where one is left out.
+        int32 ``[n + 2]``, or shorter without a token.
     """
     first, last = int(start is not None), int(end is not None)
     delimited = np.empty(len(tokens) + first + last, np.int32)
@@ -212,7 +210,7 @@ def byte_pairs() -> dict[Pair, int]:
 
 @lru_cache(maxsize=65_536)
 def word_tokens(word: str) -> tuple[int, ...]:
-    """Merge a word's bytes, the pair learned first before the others."""
+    """Merge a word's bytes, earlier learned pairs first."""
     pairs = byte_pairs()
     tokens = symbols(word)
     while len(tokens) > 1:

@@ -25,13 +25,13 @@ Frames = npt.NDArray[np.uint8]
 """``[frames, height, width, 3]``, red, green, blue."""
 
 PIXEL_FORMATS = frozenset({"yuv420p", "yuvj420p"})
-"""Of a user's own clips, in FFmpeg's names: 8 bits, 4:2:0, as cameras and sites make them."""
+"""Pixel formats of a user's own clips, in FFmpeg's names: 8 bits, 4:2:0, as usual in cameras."""
 
 _CONVERT = "ffmpeg -i CLIP -vf fps=25,format=yuv420p -c:v libx264 -an NEW.mp4"
 _UNREADABLE = "the clip is no MP4 file that can be decoded ({}); convert it to one"
 
 FROM_KEY_FRAME = "the frames begin at the key frame before the drawn one"
-"""What `decode_frames` does with ``from_key_frame``, in an oracle's words."""
+"""The mistake of `decode_frames` with ``from_key_frame``, in an oracle's words."""
 
 
 def decode_frames(
@@ -39,16 +39,16 @@ def decode_frames(
 ) -> Frames:
     """Decode the chosen frames of an MP4 file to 8-bit RGB, in the order given.
 
-    Decoding begins at the last key frame that is not after the first of them.
+    Decoding begins at the last key frame up to the first chosen frame.
 
     Args:
         data: the file's bytes, or uint8 ``[length]``.
-        chosen: called with the number of frames that the file has.
-        from_key_frame: whether to count the chosen from that key frame on, as if to seek were to
-            arrive (a mistake the oracle recognises).
+        chosen: returns the frames' numbers, given the number of frames in the file.
+        from_key_frame: whether to count the chosen frames from that key frame on, as if the seek
+            had reached the first one (a mistake the oracle recognises).
 
     Raises:
-        DataError: the bytes are no such file, or have not all the frames.
+        DataError: the bytes are no such file, or frames are missing.
     """
     try:
         with av.open(io.BytesIO(memoryview(data)), "r", format="mp4") as file:
@@ -62,7 +62,7 @@ def decode_frames(
 
 
 def check_clip(data: bytes) -> None:
-    """Decode a whole clip, and check that each frame is found by its number and shown as it is.
+    """Decode a whole clip, and require that each frame is found by its number and shown upright.
 
     Raises:
         DataError: it is no MP4 file of `PIXEL_FORMATS`, upright and at a constant rate.
@@ -100,14 +100,14 @@ CONTAINERS = {
     b"RIFF": "avi",
     b"\0\0\1\xba": "mpeg",
 }
-"""FFmpeg's names of the other containers of clips, by the beginning of a file."""
+"""FFmpeg's names of further containers of clips, by the first bytes of a file."""
 
 
 def as_mp4(data: bytes) -> bytes:
-    """Return a clip in an MP4 file: as it is, or its frames moved from another container.
+    """Return a clip in an MP4 file: unchanged, or its frames moved from another container.
 
     Raises:
-        DataError: it is in no such container, or its frames cannot be in MP4.
+        DataError: the container is unknown, or MP4 cannot hold its frames.
     """
     if data[4:8] in _BOXES:
         return data
@@ -144,7 +144,7 @@ _BOXES = frozenset({b"ftyp", b"moov", b"mdat", b"free", b"wide", b"skip"})
 
 
 def _ticks(video: Any) -> Fraction:
-    """Return how far a stream's clock moves from one frame to the next, in its own units."""
+    """Return the step of a stream's clock from frame to frame, in its own units."""
     ticks: Fraction = 1 / (video.average_rate * video.time_base)
     return ticks
 
@@ -179,23 +179,23 @@ def flipped(frames: Frames) -> Frames:
 
 
 Sampler: TypeAlias = Callable[[float, int, int, int], Sequence[int]]
-"""From the drawn share of the frames where a sample may begin, the frames of the clip, those of the
-sample, and the stride from one to the next, to the numbers of the sample's frames."""
+"""Function of a drawn share of the possible starts, the number of frames of the clip and of the
+sample, and the stride; it returns the numbers of the sample's frames."""
 
 
 def within(numbers: Iterable[int], whole: int) -> Sequence[int]:
-    """Return frame numbers, with the first or last frame's in place of those before or beyond."""
+    """Return frame numbers, limited to the first and last frame."""
     return [min(max(0, number), whole - 1) for number in numbers]
 
 
 def sampled_frames(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
-    """Return every `stride`-th frame from the drawn one on; the last one where the clip ends."""
+    """Return every `stride`-th frame from the drawn one on; the last frame after the clip's end."""
     first = window_start(share, whole, (frames - 1) * stride + 1)
     return within(range(first, first + frames * stride, stride), whole)
 
 
 def shifted_frames(by: int) -> Sampler:
-    """Return a sampler whose frames are some later than the drawn ones, where there are such."""
+    """Return a sampler of frames that come some places after the drawn ones, if there are any."""
 
     def sample(share: float, whole: int, frames: int, stride: int) -> Sequence[int]:
         drawn = sampled_frames(share, whole, frames, stride)

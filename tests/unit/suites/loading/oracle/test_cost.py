@@ -30,7 +30,7 @@ def test_the_cause_says_how_much_was_used_and_what_the_least_is():
     cause = CpuTime(0.02, 1000).fault(oracle_of())
     assert cause.kind == "kept-work"
     assert "took 2% of" in cause.message
-    assert "is 50%" in cause.message
+    assert "needs 50%" in cause.message
     assert "`caches`" in cause.message
 
 

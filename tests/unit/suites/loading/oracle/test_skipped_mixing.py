@@ -50,7 +50,7 @@ def test_a_batch_that_was_not_mixed_is_named_by_its_labels(
     cause = cause_of(Oracle(scenario, dataset, Declared(native=native)), unmixed)
     assert cause.kind == "skipped-stage"
     assert "batch-level work (mix) was skipped" in cause.message
-    assert "field 'label' is int64, where float32 was asked for" in cause.message
+    assert "field 'label' is int64, and should be float32" in cause.message
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -137,7 +137,7 @@ def test_storage_order_is_named_where_a_shuffle_was_asked_for(oracle: Oracle) ->
 def test_batches_larger_than_asked_for_are_named(oracle: Oracle) -> None:
     oracle.check(Elements(0, batches(size=16), batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
-    assert "16 elements, where 8 were asked for" in found(oracle).message
+    assert "16 elements, and should have 8" in found(oracle).message
 
 
 def test_a_short_batch_before_the_end_is_named(oracle: Oracle) -> None:

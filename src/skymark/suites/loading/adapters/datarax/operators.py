@@ -21,7 +21,7 @@ Arrays = dict[str, Any]
 Step = Callable[[Arrays], Arrays]
 Factory = Callable[[Any], tuple[Step, ...]]
 Draw = Callable[[Any, "Dataset", int], "dict[str, Array]"]
-"""From scenario, data and epoch to the tables ``[elements, ...]`` that the steps need."""
+"""Function of scenario, data and epoch that returns the steps' tables ``[elements, ...]``."""
 
 
 def drawn_as_they_are(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:

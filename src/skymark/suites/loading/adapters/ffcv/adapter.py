@@ -35,7 +35,7 @@ FILE = "data.beton"
 Factory = Callable[[Any], dict[str, list[Any]]]
 """From the scenario to each column's operations."""
 Draw = Callable[[Any, "Dataset", int], "dict[str, dict[str, Array]]"]
-"""From scenario, data and epoch to arrays ``[elements]`` of metadata, by column and name."""
+"""Function of scenario, data and epoch: metadata as arrays ``[elements]``, by column and name."""
 
 
 def nothing_drawn(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, dict[str, Array]]:
@@ -195,7 +195,7 @@ class FFCVLoader(Loader):
                 self.metadata[self.places[column]][name] = values
 
     def named(self, fields: tuple[Any, ...], names: Mapping[str, str]) -> dict[str, Any]:
-        """Return a native batch by field; the index is copied, as it is looked at later."""
+        """Return a native batch by field; the index is copied, because it is read later."""
         batch = dict(zip(self.loader.pipeline_specs, fields, strict=True))
         scalars = {c.name for c in self.job.dataset.columns if c.shape == ()} | {"index"}
         return {
@@ -249,7 +249,7 @@ class FFCV(Adapter):
             "mix": "it has no weighted mixing of sources",
             "seek": "its elements lie in a beton file, of all of which it draws a permutation",
             "checkpoint": "its Loader has no position to save",
-            "eager": "elements are read from its beton file as they are needed",
+            "eager": "elements are read from its beton file on demand",
             "jax": "it makes NumPy arrays or PyTorch tensors, not JAX arrays",
             "source:http": "its beton file must be on a local disk",
         }

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.work import Mixture
 
 SHUFFLE_BUFFER = 1000
-"""Elements held while shuffling, as in the other libraries that shuffle a stream."""
+"""Elements held while shuffling, as in the adapters of all libraries that shuffle a stream."""
 HOST = "CPU:0"
 CACHED_BYTES = 256 << 20
 """Records that together take no more are kept in memory from the first epoch on."""
@@ -44,11 +44,10 @@ FILES_AT_ONCE = 4
 
 
 class TfDataLoader(Loader):
-    """One iterator over all epochs, of which `epoch` hands out one after the other.
+    """One iterator over all epochs; `epoch` returns one epoch after another.
 
-    The dataset is repeated by mapping the numbers of epochs to datasets, so that each epoch has
-    its own order and random parameters, and the next one begins while the last batches of the one
-    before are waited for.
+    The dataset is repeated by mapping the numbers of epochs to datasets. So each epoch has its own
+    order and random parameters, and begins before the last batches of the previous epoch arrive.
     """
 
     def __init__(self, job: LoadingJob) -> None:
@@ -59,18 +58,18 @@ class TfDataLoader(Loader):
         """The epoch that the iterator is in, and the elements delivered of it."""
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yield an epoch's batches of tensors; one that does not follow is started anew."""
+        """Yield an epoch's batches of tensors; an epoch out of sequence starts a new iterator."""
         if self.iterator is None or self.position != (epoch, 0):
             self.start(epoch)
         return self.rest()
 
     def seek(self, epoch: int, batches: int) -> Iterator[Batch]:
-        """Start an epoch of computed elements after so many batches."""
+        """Start an epoch of computed elements after a number of batches."""
         self.start(epoch, batches)
         return self.rest()
 
     def start(self, epoch: int, skip: int = 0) -> None:
-        """Make an iterator over this epoch, but for `skip` batches, and all that follow."""
+        """Make an iterator over this epoch without its first `skip` batches, and later epochs."""
         import tensorflow as tf
 
         # tf.data runs on the host; without this, its variables would go to a GPU that is there.
@@ -406,7 +405,7 @@ class TfData(Adapter):
         write_records(dataset, directory)
 
     def shuffle_kind(self, job: LoadingJob) -> str:
-        """Return the size of the buffer; none is needed where elements are computed."""
+        """Return the size of the buffer; computed elements need no buffer."""
         if job.format == "computed":
             return "global"
         return f"buffer {shuffle_buffer(job)}"

@@ -22,7 +22,7 @@ Step = Callable[[Tensors], Tensors]
 Tables = Mapping[str, Any]
 Factory = Callable[[Any, Tables], tuple[Step, ...]]
 Draw = Callable[[Any, "Dataset", int], "dict[str, Array]"]
-"""From scenario, data and epoch to the tables that the steps gather from."""
+"""Function of scenario, data and epoch that returns the tables for the steps."""
 
 
 def drawn_as_they_are(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:

@@ -185,9 +185,9 @@ def in_python(
     """Call a Python function on arrays; Python's lock is held meanwhile.
 
     Args:
-        function: from a dict of arrays to another; strings reach it as uint8 ``[length]``.
+        function: takes and returns a dict of arrays; strings are uint8 ``[length]``.
         inputs: tensors.
-        like: a result of the function, to take names, dtypes and numbers of dimensions from.
+        like: example of a result, for names, dtypes and numbers of dimensions.
     """
 
     def call(*values: Any) -> list[Any]:

@@ -16,11 +16,11 @@ from skymark.model.errors import DataError, SkymarkError
 from skymark.suites.loading.dataset.sources.paths import files_bytes, files_fingerprint
 
 LARGEST_VALUE_BYTES = 256 << 20
-"""Largest image, sound, text or line of a source; what is larger is refused, not read."""
+"""Largest image, sound, text or line of a source; larger ones are refused unread."""
 
 
 class Row(NamedTuple):
-    """The requested fields of one row, and its place, for messages."""
+    """The requested fields of one row, and its location, for messages."""
 
     place: str
     values: tuple[Any, ...]
@@ -29,16 +29,16 @@ class Row(NamedTuple):
 
 
 class DataSource(ABC):
-    """Rows of named fields. Opening one is quick: no row is read before it is asked for.
+    """Rows of named fields. Opening a source is quick: it reads rows only on request.
 
     Images and sounds are the bytes of their files; labels are numbers or names.
     """
 
     fields: tuple[str, ...]
     noun: str = "rows"
-    """Of its rows, for messages."""
+    """Name of its rows, for messages."""
     files: tuple[Path, ...] = ()
-    """Those of this disk that it reads; none where it lies elsewhere."""
+    """Files of this disk that it reads; empty for remote data."""
     is_remote: ClassVar[bool] = False
     """Whether reading a row means to download much, which planning must not."""
 
@@ -48,11 +48,11 @@ class DataSource(ABC):
         self.ignored: Counter[str] = Counter()
         """Files and columns that are no part of a row, by the reason."""
         self.ignored_inside: Counter[str] = Counter()
-        """The same of members of archives. Counting the rows finds them, each time anew."""
+        """Ignored members of archives, by the reason. Each count of the rows finds them anew."""
 
     @abstractmethod
     def counts(self) -> Iterator[int]:
-        """Count rows: yield how many more there are, in pieces that are quick to count.
+        """Count rows: yield numbers of further rows, in pieces that are quick to count.
 
         Raises:
             DataError: a file is damaged such that rows would be missed.
@@ -76,24 +76,24 @@ class DataSource(ABC):
         return rows
 
     def fingerprint(self) -> str:
-        """Return a digest that changes when the data changes: of files' names, sizes and times."""
+        """Return a digest of the files' names, sizes and times, which changes with the data."""
         return files_fingerprint(self.files)
 
     def size_bytes(self) -> int | None:
-        """Return the size of the files; None where nobody tells it."""
+        """Return the size of the files; None if unknown."""
         return files_bytes(self.files)
 
     def left_out(self) -> list[LeftOut]:
-        """Return what is in the data and no part of a row."""
+        """Return the parts of the data outside rows."""
         ignored = self.ignored + self.ignored_inside
         return [LeftOut(count=count, what=what) for what, count in sorted(ignored.items())]
 
 
 class WholeRows(DataSource):
-    """The rows of a source that can be read and converted; the damaged ones are left out."""
+    """The undamaged rows of a source, which can be read and converted."""
 
     def __init__(self, source: DataSource, converts: Any) -> None:
-        """Look at no row yet.
+        """Set up without reading a row.
 
         Args:
             source: the rows.
@@ -107,7 +107,7 @@ class WholeRows(DataSource):
 
     @property
     def damaged(self) -> int:
-        """The number of damaged rows among those looked at."""
+        """The number of damaged rows among the rows read."""
         return len(self._damaged)
 
     def counts(self) -> Iterator[int]:
@@ -142,16 +142,16 @@ class WholeRows(DataSource):
         return self._source.size_bytes()
 
     def left_out(self) -> list[LeftOut]:
-        """Return what is left out, damaged rows first."""
+        """Return the skipped rows and files, damaged rows first."""
         others = self._source.left_out()
         return [LeftOut(count=self.damaged, what="damaged"), *others] if self.damaged else others
 
 
 @contextmanager
 def reading(place: str) -> Iterator[None]:
-    """Turn any fault of a reader or decoder into a DataError that names the place.
+    """Turn any fault of a reader or decoder into a DataError with the location.
 
-    Decoders raise errors of every kind for damaged bytes, those of C libraries among them.
+    Decoders raise errors of every kind for damaged bytes, including errors of C libraries.
     """
     try:
         yield

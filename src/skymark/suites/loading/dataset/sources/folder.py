@@ -47,7 +47,7 @@ the path of a file from the table's folder."""
 
 
 def media_kind(files: Sequence[Path]) -> str | None:
-    """Return the field that most files are, the first of `MEDIA` where equally many are."""
+    """Return the most frequent kind of files as a field; the first of `MEDIA` wins a tie."""
     suffixes = Counter(map(suffix_of, files))
     found = {field: sum(suffixes[one] for one in kind) for field, kind in MEDIA.items()}
     field = max(found, key=lambda one: found[one])
@@ -97,7 +97,7 @@ class MediaFolder(DataSource):
             self.notes.append(f"empty folders: {names}{' …' * (len(listing.empty) > 3)}")
 
     def _class_of(self, path: Path) -> str:
-        """Return the first folder behind that of a split, or else the first of all."""
+        """Return the first folder after a split's folder, or else the first of all."""
         folders = path.relative_to(self._folder).parent.parts
         if self._has_splits:
             split = next(k for k, name in enumerate(folders) if name.casefold() in SPLITS)
@@ -105,7 +105,7 @@ class MediaFolder(DataSource):
         return folders[0] if folders else ""
 
     def _with_class(self, media: Sequence[Path]) -> list[Path]:
-        """Leave files out that lie beside the folders of classes."""
+        """Leave out files beside the folders of classes."""
         beside = [path for path in media if not self._class_of(path)]
         if not beside or len(beside) == len(media):
             return list(media)
@@ -113,7 +113,7 @@ class MediaFolder(DataSource):
         return [path for path in media if self._class_of(path)]
 
     def _described(self, chosen: Sequence[Path], all_media: Sequence[Path]) -> list[Path]:
-        """Leave files out that no table describes.
+        """Leave out files that no table describes.
 
         Raises:
             DataError: a table describes a file that is not there.
@@ -167,7 +167,7 @@ class MediaFolder(DataSource):
 
 
 def _reason(path: Path, field: str) -> str:
-    """Return why a file is no element of a folder of one kind of media."""
+    """Return the reason why a file is no element of a folder of one kind of media."""
     suffix = suffix_of(path) or path.name
     if suffix in UNDECODED:
         return f"{suffix} (no decoder)"
@@ -176,7 +176,7 @@ def _reason(path: Path, field: str) -> str:
 
 
 def _rows_of(table: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Read a table of labels and texts: the file that each row is about, and its other values.
+    """Read a table of labels and texts: each row's file and its other values.
 
     Raises:
         DataError: it is no such table.

@@ -37,12 +37,10 @@ KINDS = (
 
 
 def open_source(data: str) -> DataSource:
-    """Open the source of real data that a text names.
-
-    A split of a folder is asked for as ``FOLDER:train``.
+    """Open the source of real data that a text names; ``FOLDER:train`` is a split of a folder.
 
     Raises:
-        DataError: there is no such thing, or it holds no data that skymark can read.
+        DataError: it does not exist, or it holds no data that skymark can read.
     """
     if data.startswith("hf://"):
         return open_hub(data)
@@ -60,7 +58,7 @@ def open_source(data: str) -> DataSource:
 
 
 def _open_folder(folder: Path, split: str | None) -> DataSource:
-    """Open the kind of data that most of a folder's files are, and name the other files."""
+    """Open the most frequent kind of data in a folder, and list the remaining files."""
     listing = files_below(folder)
     if (media := media_kind(listing.files)) is not None:
         return MediaFolder(folder, listing, media, split)
@@ -116,7 +114,7 @@ _TAIL = 4096
 ENDS = {b"\xff\xd8": (b"\xff\xd9", "JPEG"), b"\x89PNG\r\n\x1a\n": (b"IEND", "PNG")}
 """The marker near the end of a file that begins so (ITU-T T.81, EOI; RFC 2083, 4.1.4)."""
 OTHERS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
-"""Beginnings of the other formats of images."""
+"""First bytes of further formats of images."""
 
 
 def check_image(data: bytes, place: str) -> None:

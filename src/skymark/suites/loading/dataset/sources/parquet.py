@@ -20,14 +20,14 @@ from skymark.suites.loading.dataset.sources.data_source import LARGEST_VALUE_BYT
 
 MOST_ROWS_AT_ONCE = 1024
 BYTES_AT_ONCE = 16 << 20
-"""Of rows that are in memory together, so that a row group of gigabytes needs no more."""
+"""Size of the rows in memory at a time, a bound for row groups of gigabytes."""
 BUFFER_BYTES = 1 << 20
 """Read at a time of each column."""
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class ParquetFiles(DataSource):
-    """Rows of Parquet files, file after file. A column is a field, but pandas' index is none."""
+    """Rows of Parquet files, file after file. Columns are fields, except pandas' index."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ def _batches(file: Any, pages: BinaryIO, path: Path, fields: Sequence[str]) -> I
 
 
 def index_columns(schema: Any) -> set[str]:
-    """Return the columns that hold the index of a pandas table, which is no value of a row."""
+    """Return the columns of a pandas table's index, which are no values of a row."""
     names = schema.names
     try:
         pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
@@ -119,7 +119,7 @@ def opened(file: Any, name: str | None = None) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the bytes of a file that is stored with its path, as datasets of the Hub do."""
+    """Return the bytes of a file that is stored with its path, as in datasets of the Hub."""
     if isinstance(value, dict) and "bytes" in value:
         return value["bytes"]
     return value
@@ -193,7 +193,7 @@ class HubDataset(DataSource):
         return digest_of([self._name, self._revision, self._paths])
 
     def size_bytes(self) -> int | None:
-        """Return the size of the split's files; None where the Hub does not tell it."""
+        """Return the size of the split's files; None if the Hub does not report it."""
         sizes = [table.size_bytes for table in self._tables]
         return None if None in sizes else sum(size or 0 for size in sizes)
 

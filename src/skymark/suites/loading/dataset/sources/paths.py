@@ -25,7 +25,7 @@ def suffix_of(path: Path) -> str:
 
 
 def kind_of(path: Path) -> str:
-    """Return the suffix that tells what a file holds: ``.jsonl`` for ``.jsonl.gz``, too."""
+    """Return the suffix of a file's contents: ``.jsonl`` for ``.jsonl.gz``, too."""
     return "".join(f".{part}" for part in suffix_of(path).split(".")[1:2])
 
 
@@ -48,7 +48,7 @@ def local_paths(data: str) -> list[Path]:
     """Return the files or the folder that a path or pattern names.
 
     Raises:
-        DataError: one of them does not exist.
+        DataError: a file or the folder does not exist.
     """
     paths = [Path(text).expanduser() for text in braces_expanded(data)]
     if not paths:
@@ -60,10 +60,10 @@ def local_paths(data: str) -> list[Path]:
 
 
 def require_regular(paths: Iterable[Path]) -> None:
-    """Refuse what is no regular file, or a link to one: reading it may never end.
+    """Require regular files or links to them: reading other files may never end.
 
     Raises:
-        DataError: one of them is not.
+        DataError: a path is no regular file.
     """
     for path in paths:
         if not path.is_file():
@@ -76,7 +76,7 @@ class Listing(NamedTuple):
     files: list[Path]
     """Sorted, hidden ones apart."""
     hidden: int
-    """Files whose name begins with a dot, as those that macOS adds do."""
+    """Files whose name begins with a dot, such as the files that macOS adds."""
     empty: list[Path]
     """Folders without any file below them."""
 
@@ -113,7 +113,7 @@ def files_bytes(paths: Iterable[Path]) -> int:
 
 
 def _status(path: Path) -> os.stat_result:
-    """Return the status of a file, or that of a link that leads nowhere."""
+    """Return the status of a file, or of a broken link."""
     try:
         return path.stat()
     except OSError:
@@ -136,11 +136,11 @@ SPLITS = {
 }
 """The split that a word in a path stands for, as data sets of the Hub are laid out."""
 ORDER = ("train", "validation", "test")
-"""The split that is taken where none is asked for: the first of these that is there."""
+"""Default splits: the first that exists is taken."""
 
 
 class Chosen(NamedTuple):
-    """The files of one split, and what that leaves out."""
+    """The files of one split, and the files left out."""
 
     files: list[Path]
     split: str | None
@@ -150,13 +150,13 @@ class Chosen(NamedTuple):
 
 
 def split_of_folder(relative: Path) -> str | None:
-    """Return the split that a file is of by the folders on the way to it."""
+    """Return a file's split, by its folders."""
     words = (part.casefold() for part in relative.parent.parts)
     return next((SPLITS[word] for word in words if word in SPLITS), None)
 
 
 def split_of_file(relative: Path) -> str | None:
-    """Return the split that a file is of by its folders, or by a word in its name."""
+    """Return a file's split, by its folders or by a word in its name."""
     words = re.split(r"[^a-z]+", relative.name.casefold())
     by_name = next((SPLITS[word] for word in words if word in SPLITS), None)
     return split_of_folder(relative) or by_name
@@ -168,13 +168,13 @@ def one_split(
     asked: str | None,
     split_of: Callable[[Path], str | None],
 ) -> Chosen:
-    """Choose the files of one split, where there are several or one is asked for.
+    """Choose the files of one split, if there are several or the user asks for one.
 
     Args:
-        files: all of them.
-        folder: that they are below.
-        asked: the split that the user named; None for the first of `ORDER`.
-        split_of: tells a file's split by its path in the folder.
+        files: all files.
+        folder: parent of the files.
+        asked: the user's split; None for the first of `ORDER`.
+        split_of: returns a file's split by its path in the folder.
 
     Raises:
         DataError: there is no such split.

@@ -28,7 +28,7 @@ CLICK_FIELDS = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in ra
 """Columns of Criteo's click logs, which have no header."""
 LARGEST_FIELD = 1 << 24
 LARGEST_JSON_BYTES = 1 << 30
-"""Of a file that is one JSON array, which is read whole."""
+"""Largest file with a single JSON array, which is read whole."""
 SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -82,7 +82,7 @@ class PlainFiles(DataSource):
 
 
 class TextLines(PlainFiles):
-    """Lines of text, each a row of one field; empty lines are left out."""
+    """Lines of text, each a row of one field, without empty lines."""
 
     noun = "texts"
 
@@ -148,7 +148,7 @@ def _checked(row: Any, number: int, path: Path) -> Record:
 class SeparatedValues(PlainFiles):
     """Values separated by commas, semicolons, tabs or bars under a header.
 
-    Click logs need no header. A column without a name, as pandas writes its index, is left out.
+    Click logs need no header. A column without a name, such as pandas' index, is ignored.
     """
 
     def _records_of(self, path: Path) -> Iterator[Record]:
@@ -198,7 +198,7 @@ def _lines(file: TextIO, path: Path) -> Iterator[str]:
 
 
 def separator_of(path: Path) -> str:
-    """Return the sign between values: a tab by the file's name, or the commonest in its header."""
+    """Return the separator of values: a tab by the file's name, or the commonest in its header."""
     if kind_of(path) != ".csv":
         return "\t"
     with _readable(path), opened_text(path) as file:
@@ -208,14 +208,14 @@ def separator_of(path: Path) -> str:
 
 
 def is_click_log(path: Path) -> bool:
-    """Whether a file's first line looks like one of Criteo's logs: 40 values, the first 0 or 1."""
+    """Whether a file's first line looks like Criteo's logs: 40 values, the first 0 or 1."""
     with _readable(path), opened_text(path) as file:
         values = file.readline(LARGEST_FIELD).rstrip("\n").split(separator_of(path))
     return len(values) == len(CLICK_FIELDS) and values[0] in {"0", "1"}
 
 
 def _zstd(path: Path) -> Any:
-    """Open a file of Zstandard frames. Arrow refuses one that is cut off."""
+    """Open a file of Zstandard frames. Arrow refuses truncated files."""
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.OSFile(str(path)), "zstd")
@@ -238,7 +238,7 @@ def opened_text(path: Path, newline: str | None = None) -> TextIO:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn the errors of reading a text file into one that says what to do."""
+    """Turn errors of reading a text file into an error with the next step."""
     try:
         yield
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Tar shards named as WebDataset has them: the files of one element share a name up to a dot."""
+"""Tar shards with WebDataset's names: the files of one element share a name up to a dot."""
 
 from __future__ import annotations
 
