@@ -71,7 +71,7 @@ MOST = 1_000_000
 
 
 class LoadingSettings(Frozen):
-    """Settings of all adapters, ``--set NAME=VALUE``; an option, too, if they have a description."""
+    """Settings of all adapters, ``--set NAME=VALUE``; those with a description are also options."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
