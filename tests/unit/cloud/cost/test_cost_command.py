@@ -90,7 +90,7 @@ def test_a_long_list_is_cut_and_says_so(make_quote, capsys):
     print_quote(make_quote(*(offer(1.0 + number) for number in range(13))))
     said = capsys.readouterr().out
     assert sum("gpu_1x_a100" in line for line in said.splitlines()) == 10
-    assert "3 more machines would do" in said
+    assert "3 dearer machines would do too" in said
 
 
 def test_a_deadline_that_is_too_short_is_pointed_out(make_quote, capsys):

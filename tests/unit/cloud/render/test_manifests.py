@@ -300,8 +300,14 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (["aichor", "ci_cpu", "--scenario", "2", *STORE, "--shared-memory", "40"], "all 40 GB"),
         (["aichor", "--scenario", "2"], "give a PROFILE"),
         (["aichor", "ci_cpu", "--scenario", "2", "--command", "x"], "give a PROFILE"),
-        (["aichor", "--scenario", "2", "--command", "x", *STORE], "--store tell"),
-        (["aichor", "--scenario", "2", "--command", "x", "--rounds", "3"], "--rounds tell"),
+        (
+            ["aichor", "--scenario", "2", "--command", "x", *STORE],
+            "--store are for skymark's own work",
+        ),
+        (
+            ["aichor", "--scenario", "2", "--command", "x", "--rounds", "3"],
+            "--rounds are for skymark's own work",
+        ),
         (["aichor", "--scenario", "1", "--command", "x"], "give --total-cpus"),
         (["jobset", "ci_cpu", "--image", "x", *STORE], "give --total-cpus"),
         (["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8"], "add --store s3://"),

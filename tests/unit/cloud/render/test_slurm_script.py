@@ -206,7 +206,7 @@ def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys)
         (["ci_cpu", "--split", "weighted:a=1x1,b=1x1", "--stagger", "1"], "ask for the same"),
         (["ci_cpu", "--template", "nowhere.sh"], "nowhere.sh"),
         (["ci_cpu", "--store", "ftp://x"], "names no store"),
-        (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "leave one of them out"),
+        (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "cannot be given beside --plan"),
         (["ci_cpu", "--cache-root", "/shared"], "--cache-root goes with --cache-policy"),
         (["ci_cpu", "--cache-policy", "shared", "--cache-root", "caches"], "give its whole path"),
         (["ci_cpu", "--cache-policy", "prebuilt"], "this plan names none"),
