@@ -24,6 +24,8 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a file by a temporary file, an fsync, a rename and an fsync of the directory.
 
+    A device or a pipe, such as ``/dev/null``, is written into, and never replaced.
+
     Args:
         path: the file; its directories are made.
         data: its content.
@@ -32,6 +34,9 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     Raises:
         OSError: the write was refused; what was there before is intact.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        path.write_bytes(data)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
     temporary = Path(name)

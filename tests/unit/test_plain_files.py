@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from skymark.cli.main import main
-from skymark.plain_files import entries_below
+from skymark.plain_files import entries_below, write_whole
 
 
 def test_a_directory_that_goes_while_entries_are_listed_has_none(tmp_path):
@@ -20,6 +22,18 @@ def test_a_directory_that_goes_while_entries_are_listed_has_none(tmp_path):
     there, _ = first.split("/")
     shutil.rmtree(tmp_path / ("other" if there == "one" else "one"))
     assert list(entries) == []
+
+
+def test_a_pipe_or_a_device_is_written_into_and_stays(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit(pipe.read_bytes)
+        write_whole(pipe, b"plan")
+        assert read.result(timeout=60) == b"plan"
+    assert pipe.is_fifo()
+    write_whole(Path(os.devnull), b"plan")
+    assert Path(os.devnull).is_char_device()
 
 
 @pytest.mark.parametrize(

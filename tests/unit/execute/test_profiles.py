@@ -45,6 +45,7 @@ def test_profiles_measure_at_the_size_and_the_effort_that_their_time_has_room_fo
     rented = dict.fromkeys(("gpu_a100", "gpu_h100", "tpu_v5e"), (30, "long", "rented"))
     assert found == {
         "ci_cpu": (10, "small", "quick"),
+        "demo": (10, "small", "quick"),
         "cpu": (45, "medium", "standard"),
         "cluster_8xh100": (45, "long", "rented"),
         **rented,

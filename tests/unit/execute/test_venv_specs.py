@@ -30,14 +30,14 @@ class Sorts(type(LOADING)):
 
 
 def test_a_plan_needs_the_venvs_of_the_cells_that_will_run():
-    work = Work(scenarios=("TAB-1", "DIST-1"), adapters=("numpy", "spdl", "grain@0.2.17"))
+    work = Work(scenarios=("TAB-1", "DIST-1"), adapters=("numpy", "webdataset", "grain@0.2.17"))
     plan = make_plan(load_profile("ci_cpu"), work)
     found = venvs_of_plan(plan, "cpu")
-    assert list(found) == ["numpy", "spdl", "grain@0.2.17"]
+    assert list(found) == ["numpy", "webdataset", "grain@0.2.17"]
     assert found["grain@0.2.17"].packages == ("grain==0.2.17",)
     on_gpu = venvs_of_plan(plan, "cuda13")
     assert list(on_gpu) == list(found)
-    assert on_gpu["spdl"] == found["spdl"]
+    assert on_gpu["webdataset"] == found["webdataset"]
     assert on_gpu["numpy"].locked == "adapters/numpy.gpu-cuda13.txt"
     assert on_gpu["grain@0.2.17"].similar == "adapters/grain.gpu-cuda13.txt"
 
