@@ -14,7 +14,8 @@ from skymark.model.errors import UsageError
 def install(
     *,
     shell: Annotated[
-        Literal["bash", "zsh", "fish", "powershell"] | None,
+        # In the order of cyclopts: Python keeps one union of literals, whatever their order.
+        Literal["zsh", "bash", "fish", "powershell"] | None,
         Parameter(help="Your shell. [default: the running shell]"),
     ] = None,
     output: Annotated[
