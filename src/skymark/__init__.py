@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from skymark.api import plan as plan
     from skymark.api import run as run
     from skymark.api import tune as tune
+    from skymark.execute.project_file import project_defaults as project_defaults
     from skymark.model.errors import SkymarkError as SkymarkError
     from skymark.model.requests import Limits as Limits
     from skymark.model.requests import Machine as Machine
@@ -31,6 +32,7 @@ _PLACES = {
     **dict.fromkeys(("compare", "open", "plan", "run", "tune"), "skymark.api"),
     **dict.fromkeys(("Limits", "Machine", "Results", "Work"), "skymark.model.requests"),
     "SkymarkError": "skymark.model.errors",
+    "project_defaults": "skymark.execute.project_file",
 }
 """The module of each public name."""
 

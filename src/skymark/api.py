@@ -13,7 +13,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 from weakref import finalize
 
-from skymark.execute.planner import planned, read_plan, words_of
+from skymark.execute.planner import load_profile, planned, read_plan, words_of
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Setting, Status
@@ -50,20 +50,25 @@ def plan(work: Work | Path) -> Plan:
     return planned(work)[0]
 
 
-def expected_time(plan: Plan, part: Shard | None = None, *, in_pairs: bool = False) -> RunTime:
-    """Estimate the time of a plan on this machine from the latest runs in ``results``.
+def expected_time(
+    plan: Plan,
+    part: Shard | None = None,
+    *,
+    in_pairs: bool = False,
+    history: Path = DEFAULT_RESULTS,
+) -> RunTime:
+    """Estimate the time of a plan on this machine from the latest runs in a directory.
 
     Args:
         plan: the cells.
         part: the part of the plan that runs here; None for the whole.
         in_pairs: whether each round is measured for two revisions.
+        history: directory of runs.
     """
     from skymark.execute.duration import LATEST, run_time
     from skymark.rundir.history import read_history
 
-    return run_time(
-        plan, read_history(DEFAULT_RESULTS, plan, latest=LATEST), part, in_pairs=in_pairs
-    )
+    return run_time(plan, read_history(history, plan, latest=LATEST), part, in_pairs=in_pairs)
 
 
 def run(
@@ -121,7 +126,8 @@ def run(
     wanted, _ = planned(work)
     chosen = results or Results()
     revision = find_revision(against) if isinstance(against, str) else against
-    time = expected_time(wanted, part, in_pairs=revision is not None)
+    paired = revision is not None
+    time = expected_time(wanted, part, in_pairs=paired, history=chosen.directory)
     require_time(wanted, time)
     strategy: Strategy = Sweeps(part, retry)
     if share is not None:
@@ -130,7 +136,7 @@ def run(
         strategy = Pairs(revision, retry)
     watching = observer or SilentObserver()
     stored = chosen.changed(
-        output=run_directory(wanted, chosen, paired=revision is not None),
+        output=run_directory(wanted, chosen, paired=paired),
         stores=wanted_urls(chosen.stores, os.environ),
     )
     with caches_of_run(cache_policy, cache_root, wanted, part, watching.stage) as kept:
@@ -223,11 +229,15 @@ def tune(
     from skymark.report.tuning import OUTCOME, Choice, machines_of, runs_in
 
     place = results or Results()
-    path = _directory_of_tune(f"{work.profile}-tune", place, OUTCOME)
+    work = _work_of_tune(work)
+    path = tune_directory(work.profile, place)
+    _require_place_of_tune(path, place)
     observed = observers or (lambda _: nullcontext(SilentObserver()))
 
     def measured(plan: Plan, directory: Path, purpose: str) -> Sequence[Record]:
-        with observed(expected_time(plan).measuring.expected_s) as observer:
+        with observed(
+            expected_time(plan, history=place.directory).measuring.expected_s
+        ) as observer:
             observer.stage(f"{directory}: {purpose}")
             own = Results(output=directory, resume=(directory / MANIFEST).exists())
             return carry_out(plan, own, observer, Sweeps(), own=own_venvs).records
@@ -268,18 +278,32 @@ def tune(
     return choice
 
 
-def _directory_of_tune(name: str, results: Results, outcome: str) -> Path:
+def _work_of_tune(work: Work) -> Work:
+    """Return a request with its project's defaults, but for time and effort."""
+    if work.defaults is None:
+        return work
+    suite = load_profile(work.profile).suite
+    return work.changed(defaults=work.defaults.of_tunes).resolved(suite)[0]
+
+
+def tune_directory(profile: str, results: Results) -> Path:
     """Return the directory of a tune: the given one, a new one, or an unfinished tune's.
 
+    Args:
+        profile: its profile's name or file.
+        results: its directory; without one and with ``resume``, the newest unfinished tune
+            continues.
+
     Raises:
-        UsageError: there is no unfinished tune, or a store is given.
-        RunDirectoryError: the directory is in use.
+        UsageError: there is no such tune.
     """
-    path = results.output or new_directory(name, results.directory)
-    if results.output is None and results.resume:
-        path = unfinished_tune(name, outcome, results.directory)
-    _require_place_of_tune(path, results)
-    return path
+    from skymark.report.tuning import OUTCOME
+
+    if results.output is not None:
+        return results.output
+    if results.resume:
+        return unfinished_tune(f"{profile}-tune", OUTCOME, results.directory)
+    return new_directory(f"{profile}-tune", results.directory)
 
 
 def _require_place_of_tune(path: Path, results: Results) -> None:

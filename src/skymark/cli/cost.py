@@ -22,6 +22,7 @@ from skymark.cli.rented_options import (
     LimitOptions,
 )
 from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.execute.project_file import results_directory
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
 from skymark.report.text import count_of
@@ -43,10 +44,13 @@ def cost(
     limits: LimitOptions = DEFAULT_LIMITS,
     *,
     history: Annotated[
-        Path,
+        Path | None,
         DIRECTORY,
-        Parameter(group=(WHERE, RARE), help="Earlier runs, whose times the estimate takes."),
-    ] = Path("results"),
+        Parameter(
+            group=(WHERE, RARE),
+            help="Earlier runs, whose times the estimate takes. [default: results]",
+        ),
+    ] = None,
     json: Annotated[Json, Parameter(group=WHERE)] = False,
     format: Annotated[
         Literal["table", "github"],
@@ -74,7 +78,7 @@ def cost(
         replace(options, profile=profile).work(),
         where.request(),
         limits.limits(),
-        Results(directory=history),
+        Results(directory=history or results_directory()),
         Job(split=where.split),
         Terminal(),
     )

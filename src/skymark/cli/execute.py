@@ -42,8 +42,9 @@ from skymark.cli.rented_options import (
 )
 from skymark.cli.splitting import print_parts
 from skymark.cli.tables import Json
+from skymark.execute.project_file import results_directory
 from skymark.model.errors import UsageError
-from skymark.model.requests import DEFAULT_RESULTS, Job, Results
+from skymark.model.requests import Job, Results
 
 if TYPE_CHECKING:
     from skymark.cloud import Left, Quoted
@@ -112,7 +113,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     detach: Detach = False,
     sync: Sync = (),
     store: Stores = (),
-    output: Output = DEFAULT_RESULTS,
+    output: Output = None,
     json: Annotated[Json, Parameter(group=RESULTS)] = False,
 ) -> int:
     """Run more work, or a command, on a machine that is up.
@@ -133,6 +134,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.rented_ends import end_json, show_end, show_grid, shown_beside_json
     from skymark.cli.terminal import Terminal
 
+    home = output or results_directory()
     work = Job(
         name=name,
         words=job,
@@ -164,21 +166,21 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         cluster,
         requests,
         most,
-        Results(directory=output, stores=store),
+        Results(directory=home, stores=store),
         work,
-        Terminal(output, shown_beside_json(show, json=json)),
+        Terminal(home, shown_beside_json(show, json=json)),
         detach=detach,
     )
     if detach:
         left = [one for one in ended if isinstance(one, cloud.Left)]
-        _say_how_to_follow(left, output)
+        _say_how_to_follow(left, home)
         if json:
             print_json(json_module.dumps([end_json(one) for one in left], indent=1))
         return 0
     over = [one for one in ended if not isinstance(one, cloud.Left)]
     if grid:
-        return show_grid(dict(zip(requests, over, strict=True)), output, json=json)
-    return show_end(over[0], output, json=json)
+        return show_grid(dict(zip(requests, over, strict=True)), home, json=json)
+    return show_end(over[0], home, json=json)
 
 
 def show(quoted: Quoted) -> None:

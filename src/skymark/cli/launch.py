@@ -26,7 +26,8 @@ from skymark.cli.rented_options import (
 )
 from skymark.cli.splitting import print_parts
 from skymark.cli.tables import Json
-from skymark.model.requests import DEFAULT_RESULTS, Job, Results
+from skymark.execute.project_file import results_directory
+from skymark.model.requests import Job, Results
 
 if TYPE_CHECKING:
     from skymark.cloud import Quoted
@@ -51,7 +52,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         Parameter(name=("--yes", "-y"), group=LIMITS, help="Accept the price without a question."),
     ] = False,
     store: Stores = (),
-    output: Output = DEFAULT_RESULTS,
+    output: Output = None,
     json: Annotated[Json, Parameter(group=RESULTS)] = False,
 ) -> int:
     """Rent a machine, run a profile there, and end the machine.
@@ -74,11 +75,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.cli.rented_ends import show_end, shown_beside_json
     from skymark.cli.terminal import Terminal
 
+    home = output or results_directory()
     ended = cloud.launch(
         dataclasses.replace(options, profile=profile).work(),
         where.request(),
         limits.limits(),
-        Results(directory=output, stores=store),
+        Results(directory=home, stores=store),
         Job(
             name=name,
             split=where.split,
@@ -86,12 +88,12 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             secrets=variables.secrets(),
             files=sync,
         ),
-        Terminal(output, shown_beside_json(show, json=json), yes=yes),
+        Terminal(home, shown_beside_json(show, json=json), yes=yes),
         detach=detach,
         dry_run=dry_run,
     )
     if not isinstance(ended, cloud.Quoted):
-        return show_end(ended, output, json=json)
+        return show_end(ended, home, json=json)
     if json and ended.quote is not None:
         print_json(json_module.dumps(as_json(ended.quote), indent=1))
     return 0

@@ -16,8 +16,9 @@ from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.console import plain_stream
 from skymark.cli.parameters import COUNT, MOST, NODE, Cluster, Output
 from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.execute.project_file import results_directory
 from skymark.model.errors import SkymarkError, UsageError
-from skymark.model.requests import DEFAULT_RESULTS, Results
+from skymark.model.requests import Results
 
 if TYPE_CHECKING:
     from skymark.cloud import QueuedJob
@@ -161,7 +162,7 @@ def collect(
     ] = None,
     /,
     *,
-    output: Output = DEFAULT_RESULTS,
+    output: Output = None,
     down: Annotated[
         bool, Parameter(help="End the machine once all files of the run are verified here.")
     ] = False,
@@ -180,7 +181,7 @@ def collect(
     """
     from skymark import cloud
 
-    retrieved = cloud.collect(cluster, run_id, Results(directory=output))
+    retrieved = cloud.collect(cluster, run_id, Results(directory=output or results_directory()))
     results = retrieved.results
     for problem in retrieved.problems:
         say(problem)

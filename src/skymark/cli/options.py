@@ -13,6 +13,7 @@ import skymark
 from skymark.cli.help import RARE, of_suite
 from skymark.cli.parameters import COUNT, HOW, NAME, SOME_SECONDS, TIME, WHAT, Several
 from skymark.execute.planner import load_profile, words_of
+from skymark.execute.project_file import project_defaults
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
 from skymark.model.option import Option, read_pair
@@ -240,6 +241,7 @@ class PlanOptions:
             time=self.time,
             goal=self.goal,
             timeout_s=self.timeout,
+            defaults=project_defaults(),
         )
 
     def plan(self) -> Plan:

@@ -39,9 +39,11 @@ ProfileName = Annotated[
 Cluster = Annotated[str, Parameter(help="The machine's name, as in `skymark status`.")]
 
 Output = Annotated[
-    Path,
+    Path | None,
     Parameter(
-        group=RESULTS, metavar="DIRECTORY", help="Directory of runs, in which the run gets its own."
+        group=RESULTS,
+        metavar="DIRECTORY",
+        help="Directory of runs, in which the run gets its own. [default: results]",
     ),
 ]
 

@@ -17,6 +17,7 @@ import skymark
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import DIFFERENCE, DIRECTORY, FILE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
+from skymark.execute.project_file import results_directory
 from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError, UsageError
 from skymark.model.record import Status
 from skymark.references import load_object
@@ -72,7 +73,7 @@ def report(
       skymark report results/RUN-ID --format md
     """
     require_one_format(format, json=json)
-    run = open_run(directory or newest_run())
+    run = open_run(directory or newest_run(results_directory()))
     if format == "md":
         from skymark.report.markdown import run_markdown
 

@@ -40,6 +40,7 @@ from skymark.cli.results import note_page, show
 from skymark.cli.tables import Json, note_shortages, short_time
 from skymark.execute.duration import require_time
 from skymark.execute.planner import plan_text, read_plan, write_plan
+from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
@@ -67,8 +68,8 @@ class RunOptions:
         bool,
         Parameter(
             group=WHERE,
-            help="Continue the run in --output, or the latest unfinished run, with the options of "
-            "its first start; venvs that failed are tried again.",
+            help="Continue the run in --output, else the newest unfinished run of this plan; "
+            "failed venvs are tried again.",
         ),
     ] = False
     retry: Annotated[
@@ -214,13 +215,18 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     revision = revision_asked_for(
         how.against, wanted, elsewhere, gate=how.gate, practical=how.practical
     )
-    time = expected_time(wanted, part, in_pairs=revision is not None)
+    home = results_directory()
+    time = expected_time(wanted, part, in_pairs=revision is not None, history=home)
     require_time(wanted, time)
     for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
         note(sentence)
     note_shortages(wanted)
     results = Results(
-        output=how.output, stores=how.store, resume=how.resume, store_wait_s=how.store_wait
+        directory=home,
+        output=how.output,
+        stores=how.store,
+        resume=how.resume,
+        store_wait_s=how.store_wait,
     )
     path = run_directory(wanted, results, paired=revision is not None)
     results = results.changed(output=path)

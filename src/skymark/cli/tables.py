@@ -13,6 +13,7 @@ from skymark.api import expected_time
 from skymark.cli.caller import note
 from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime
+from skymark.execute.project_file import results_directory
 from skymark.model.plan import Plan
 from skymark.model.record import Cause
 from skymark.report.text import duration
@@ -71,7 +72,7 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
     )
     each = "rounds each" if against is None else f"pairs of rounds each against {against.short}"
     adapters = {planned.cell.adapter for planned in plan.runnable}
-    time = expected_time(plan, in_pairs=against is not None)
+    time = expected_time(plan, in_pairs=against is not None, history=results_directory())
     if plan.allotment is None:
         takes = (
             f"about {duration(time.measuring.expected_s)} "

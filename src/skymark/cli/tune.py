@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import skymark
-from skymark.api import TARGET, new_directory
+from skymark.api import TARGET, tune_directory
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.grid import axes_of
@@ -32,6 +32,7 @@ from skymark.cli.parameters import (
 )
 from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.planner import load_profile
+from skymark.execute.project_file import results_directory
 from skymark.execute.tune import tuning_of
 from skymark.model.errors import UsageError
 from skymark.model.option import read_value
@@ -148,8 +149,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         bool,
         Parameter(
             group=WHERE,
-            help="Continue the tune in --output, or the latest unfinished tune, with the options "
-            "of its first start.",
+            help="Continue the tune in --output, else the newest unfinished tune of this profile.",
         ),
     ] = False,
     env: Annotated[Env, Parameter(group=(WHERE, RARE))] = "own",
@@ -173,7 +173,8 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     from skymark.report.tuning import OUTCOME
 
     axes = {name: [read_value(one) for one in values] for name, values in axes_of(grid).items()}
-    path = output or new_directory(f"{options.profile}-tune")
+    results = Results(directory=results_directory(), output=output, resume=resume)
+    path = tune_directory(options.profile, results)
     declaration = suite_named(load_profile(options.profile).suite).declaration
     work = _on_data(options.work(), data).changed(effort=effort)
     if step_ms is None:
@@ -188,7 +189,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             grid=axes,
             exhaustive=exhaustive,
             runs=runs,
-            results=Results(output=path, resume=resume),
+            results=results.changed(output=path),
             observers=lambda expected_s: ProgressObserver(
                 PlainConsole(stderr=True), expected_s, declaration
             ),

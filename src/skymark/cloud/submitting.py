@@ -279,7 +279,8 @@ def plan_to_submit(
     """
     if isinstance(work, Work) and not (work.scenarios or work.adapters):
         suite = suite_named(load_profile(work.profile).suite)
-        if suite.shares_machine:
+        work, _ = work.resolved(suite.name)
+        if suite.shares_machine and not (work.scenarios or work.adapters):
             tell(f"no {suite.name} work is named, so skymark takes all unmeasured cells")
             work = work.changed(scenarios=(ALL,), adapters=(ALL,))
     plan, profile = planned(work)

@@ -250,7 +250,15 @@ def _begin(
         begins = alone or not (path / MANIFEST).exists()
         if begins:
             held = held_in(stores, announce)
-            directory = begin_or_resume(path, manifest, held, storing, announce, resume=True)
+            directory = begin_or_resume(
+                path,
+                manifest,
+                held,
+                storing,
+                announce,
+                resume=True,
+                within=session.results.directory,
+            )
         else:
             columns = manifest.declaration.sample_columns
             directory = RunDirectory(path, manifest.machine.hardware_key, sample_columns=columns)

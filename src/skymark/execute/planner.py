@@ -37,6 +37,7 @@ def make_plan(
         UsageError: a name is unknown, a goal has no time, or nothing is left to run.
     """
     suite = suite_named(profile.suite)
+    work, project = work.resolved(suite.name)
     bounds = _bounds(suite.efforts, work.effort or profile.effort, work.rounds, work.timeout_s)
     time = profile.time if work.time is None else work.time
     named = {one.name for one in suite.options if not one.setting}
@@ -61,9 +62,14 @@ def make_plan(
         allotment=None if work.rounds else _allotment(suite, time, work.goal, profile.goal),
         settings=selection.settings,
         settings_from={
-            name: "command line" if name in work.settings else "profile"
+            name: project.file
+            if project is not None and f"settings.{name}" in project.keys
+            else "command line"
+            if name in work.settings
+            else "profile"
             for name in selection.settings
         },
+        project=project,
         cells=tuple(cells),
     )
 
@@ -82,7 +88,8 @@ def planned(work: Work | Plan) -> tuple[Plan, str]:
 def words_of(work: Work) -> tuple[str, ...]:
     """Return the options of ``skymark run`` that make a request."""
     suite = suite_named(load_profile(work.profile).suite)
-    return work.words({one.name for one in suite.options})
+    whole, _ = work.resolved(suite.name)
+    return whole.words({one.name for one in suite.options})
 
 
 def _bounds(

@@ -42,6 +42,7 @@ def begin_or_resume(
     announce: Callable[[str], None],
     *,
     resume: bool,
+    within: Path,
 ) -> RunDirectory:
     """Return the directory of a new run, or of the same plan's run that continues.
 
@@ -55,6 +56,7 @@ def begin_or_resume(
         storing: uploader, which learns the stores' present contents.
         announce: callback for messages about fetched files.
         resume: go on with a run of the same plan.
+        within: directory of runs, whose link to the newest leads to this one.
 
     Raises:
         RunDirectoryError: the directory or a store holds another plan's run, or this one without
@@ -84,7 +86,7 @@ def begin_or_resume(
             announce(mended)
     directory = RunDirectory.create(path, manifest, resume=resume)
     if manifest.duet is None or manifest.duet.side == "candidate":
-        point_at(path)
+        point_at(path, within)
     return directory
 
 

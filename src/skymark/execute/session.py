@@ -175,7 +175,15 @@ class Session:
             sole_writer(path, wait=resume, announce=announce),
             closing(Storing(stores, path)) as storing,
         ):
-            directory = begin_or_resume(path, manifest, held, storing, announce, resume=resume)
+            directory = begin_or_resume(
+                path,
+                manifest,
+                held,
+                storing,
+                announce,
+                resume=resume,
+                within=self.results.directory,
+            )
             directory.changed = storing.changed
             directory.changed("", [MANIFEST, SUMS])
             yield OpenedRun(self, directory, storing)

@@ -11,6 +11,7 @@ from skymark.model.data import DataTaken
 from skymark.model.duration import Span
 from skymark.model.effort import Allotment, Effort, Goal
 from skymark.model.machine import Platform
+from skymark.model.project import ProjectUse
 from skymark.model.record import SCHEMA_VERSION, Cause, Cell, Setting, Status
 
 
@@ -95,7 +96,9 @@ class Plan(Frozen):
     settings: dict[str, Setting] = Field(default_factory=dict)
     """Settings of the whole run, such as ``workers``."""
     settings_from: dict[str, str] = Field(default_factory=dict)
-    """Origin of each setting: ``profile`` or ``command line``."""
+    """Origin of each setting: ``profile``, ``command line`` or the file of a project."""
+    project: ProjectUse | None = None
+    """The values that came from a project's own defaults; None for no values."""
     cells: tuple[PlannedCell, ...]
 
     @cached_property
@@ -115,14 +118,15 @@ class Plan(Frozen):
 
     @property
     def sentences(self) -> list[str]:
-        """A sentence per scenario that reads real data, then the notes, each once."""
+        """The use of a project's defaults, a sentence per scenario on real data, and the notes."""
+        own = [] if self.project is None else [self.project.sentence]
         said = [
             f"{planned.cell.scenario}:{planned.cell.variant} on {planned.data.sentence}"
             for planned in self.cells
             if planned.data is not None
         ]
         notes = (note for planned in self.cells for note in planned.notes)
-        return list(dict.fromkeys((*said, *notes)))
+        return list(dict.fromkeys((*own, *said, *notes)))
 
     @property
     def runnable(self) -> tuple[PlannedCell, ...]:

@@ -20,6 +20,7 @@ from skymark.model.base import Frozen, faults_of
 from skymark.model.duration import seconds_of
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
+from skymark.model.project import ProjectDefaults, ProjectUse
 from skymark.model.record import Setting
 
 DEFAULT_PROFILE = "ci_cpu"
@@ -77,10 +78,13 @@ class Work(Request):
     """With `time`: rank all cells (``table``), or find the best (``best``)."""
     timeout_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Longest time of one round in seconds. None for the effort's limit."""
+    defaults: ProjectDefaults | None = None
+    """A project's values for fields that this request leaves out, in place of the profile's. They
+    count for profiles of their suite."""
 
     if TYPE_CHECKING:  # lists become tuples
 
-        def __init__(
+        def __init__(  # noqa: PLR0913  # the fields
             self,
             *,
             profile: str = DEFAULT_PROFILE,
@@ -93,7 +97,35 @@ class Work(Request):
             time: str | None = None,
             goal: Goal | None = None,
             timeout_s: float | None = None,
+            defaults: ProjectDefaults | None = None,
         ) -> None: ...
+
+    def resolved(self, suite: str) -> tuple[Work, ProjectUse | None]:
+        """Return this request with its project's defaults as values of its own.
+
+        Args:
+            suite: the suite of its profile.
+
+        Returns:
+            The request, and the values that came from the project; None for no values.
+        """
+        defaults = self.defaults
+        if defaults is None:
+            return self, None
+        taken: dict[str, Any] = {}
+        keys: list[str] = []
+        if defaults.suite == suite:
+            has_time = self.time is not None or self.rounds is not None
+            given = {**dict(self), "time": has_time or None}
+            for name in ("scenarios", "adapters", "effort", "time"):
+                if (value := getattr(defaults, name)) and not given[name]:
+                    taken[name] = value
+                    keys.append(name)
+            own = {k: v for k, v in defaults.settings.items() if k not in self.settings}
+            taken["settings"] = {**own, **self.settings}
+            keys += [f"settings.{name}" for name in own]
+        use = ProjectUse(file=defaults.file, keys=tuple(keys)) if keys else None
+        return self.changed(**taken, defaults=None), use
 
     def words(self, options: Collection[str]) -> tuple[str, ...]:
         """Return the options of ``skymark run`` that make this request.

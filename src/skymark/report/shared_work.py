@@ -9,10 +9,10 @@ from skymark.execute.duration import LATEST, run_time
 from skymark.execute.partition.explain import idle_workers, worker_parts
 from skymark.execute.partition.shard import items_of
 from skymark.execute.partition.split import Split
+from skymark.execute.project_file import results_directory
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
-from skymark.model.requests import DEFAULT_RESULTS
 from skymark.report.text import duration
 from skymark.rundir.history import PastRun, read_history
 
@@ -30,7 +30,7 @@ def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[st
     """
     items = items_of(plan.cells)
     parts = worker_parts(split, items)
-    history = read_history(DEFAULT_RESULTS, plan, latest=LATEST)
+    history = read_history(results_directory(), plan, latest=LATEST)
     times = {one.number: _time_of(plan, one.keys, history) for one in parts if one.keys}
     if not times:
         raise UsageError("the plan has no cells; choose other --scenarios or --adapters")

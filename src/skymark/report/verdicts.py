@@ -147,7 +147,7 @@ def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[Row]) -> str
     if not is_open:
         return shlex.join(words)
     plan = run.manifest.plan
-    own = [name for name, source in plan.settings_from.items() if source == "command line"]
+    own = [name for name, source in plan.settings_from.items() if source != "profile"]
     words += [w for name in own for w in ("--set", f"{name}={plan.settings[name]}")]
     if any(len(one.rounds) < SECOND for one in best):
         return shlex.join([*words, "--rounds", "3"])

@@ -143,7 +143,7 @@ def _retrieve(finished: Finished, place: Place, callbacks: Callbacks, results: P
     if found is not None and found.whole:
         count = sum(found.records.values())
         callbacks.tell(f"results verified in {found.directory}: {count} records")
-        point_at(found.directory)
+        point_at(found.directory, results)
     return retrieved
 
 

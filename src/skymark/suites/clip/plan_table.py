@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from skymark.cli.caller import say
 from skymark.execute.duration import LATEST, run_time
+from skymark.execute.project_file import results_directory
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.requests import DEFAULT_RESULTS
 from skymark.report.text import MISSING, duration, size
 from skymark.rundir.history import PastRun, read_history
 from skymark.suite.contract import Suite
@@ -77,14 +77,14 @@ def price_of(
     slots = slots_on(plan, one)
     if slots is None:
         return HourlyPrice(one.hourly_price_usd, machine, workers_of(plan, one))
-    history = read_history(DEFAULT_RESULTS, plan, latest=LATEST)
+    history = read_history(results_directory(), plan, latest=LATEST)
     time = shared_time(plan, history, slots.working)
     return HourlyPrice(one.hourly_price_usd, machine, workers_of(plan, one, *slots), time)
 
 
 def shares_of(plan: Plan) -> list[Share]:
     """Return the part of each model, in the plan's order."""
-    history = read_history(DEFAULT_RESULTS, plan, latest=LATEST)
+    history = read_history(results_directory(), plan, latest=LATEST)
     suite = suite_named(plan.suite)
     by_adapter: dict[str, list[PlannedCell]] = {}
     for one in plan.runnable:
