@@ -170,8 +170,8 @@ class SharingOptions:
         }
         if given := [*options.given(), *(name for name, value in mine.items() if value)]:
             raise UsageError(
-                f"{' and '.join(given)} are for skymark's own work, and --command runs a program "
-                "of yours; leave out either"
+                f"{' and '.join(given)} cannot be given beside --command, which runs a program of "
+                "yours; leave out either"
             )
 
 

@@ -302,11 +302,11 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (["aichor", "ci_cpu", "--scenario", "2", "--command", "x"], "give a PROFILE"),
         (
             ["aichor", "--scenario", "2", "--command", "x", *STORE],
-            "--store are for skymark's own work",
+            "--store cannot be given beside --command",
         ),
         (
             ["aichor", "--scenario", "2", "--command", "x", "--rounds", "3"],
-            "--rounds are for skymark's own work",
+            "--rounds cannot be given beside --command",
         ),
         (["aichor", "--scenario", "1", "--command", "x"], "give --total-cpus"),
         (["jobset", "ci_cpu", "--image", "x", *STORE], "give --total-cpus"),
