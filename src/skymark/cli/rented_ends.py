@@ -14,8 +14,7 @@ from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.model.record import is_well
 
 if TYPE_CHECKING:
-    from skymark.cloud import Ended, Kept, Left
-    from skymark.cloud.lifecycle.stages import Retrieved
+    from skymark.cloud import Ended, Kept, Left, Retrieved
     from skymark.cloud.rented_run import RentedRun
 
 

@@ -177,7 +177,7 @@ def cloud(*, json: Json = False) -> int:
       skymark env cloud
       make cloud
     """
-    from skymark.cloud.own_venv import cloud_venv, make_cloud_venv
+    from skymark.cloud import cloud_venv, make_cloud_venv
 
     is_there = (cloud_venv() / "bin" / "skymark").is_file()
     note("the venv of SkyPilot is there; checking it" if is_there else "making SkyPilot's venv")

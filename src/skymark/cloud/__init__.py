@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from skymark.cloud.executing import execute, follow_commands, queue_commands
     from skymark.cloud.launching import Estimate, launch, quote
     from skymark.cloud.lifecycle.queued_jobs import Submitted
-    from skymark.cloud.lifecycle.stages import Callbacks, Ended, InterruptAnswer, Kept, Left, Quoted
+    from skymark.cloud.lifecycle.stages import (
+        Callbacks,
+        Ended,
+        InterruptAnswer,
+        Kept,
+        Left,
+        Quoted,
+        Retrieved,
+    )
     from skymark.cloud.machines import (
         cancel,
         collect,
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
         show_log,
         status,
     )
-    from skymark.cloud.own_venv import has_skypilot, make_cloud_venv, program_there
+    from skymark.cloud.own_venv import cloud_venv, has_skypilot, make_cloud_venv, program_there
     from skymark.cloud.sky.client import sky_program
     from skymark.cloud.sky.clusters import LiveMachine
     from skymark.cloud.sky.jobs import JobEnd, QueuedJob, queued_jobs
@@ -43,7 +51,15 @@ _PLACES = {
     "executing": ("execute", "follow_commands", "queue_commands"),
     "launching": ("Estimate", "launch", "quote"),
     "lifecycle.queued_jobs": ("Submitted",),
-    "lifecycle.stages": ("Callbacks", "InterruptAnswer", "Ended", "Kept", "Left", "Quoted"),
+    "lifecycle.stages": (
+        "Callbacks",
+        "InterruptAnswer",
+        "Ended",
+        "Kept",
+        "Left",
+        "Quoted",
+        "Retrieved",
+    ),
     "machines": (
         "cancel",
         "collect",
@@ -54,7 +70,7 @@ _PLACES = {
         "show_log",
         "status",
     ),
-    "own_venv": ("has_skypilot", "make_cloud_venv", "program_there"),
+    "own_venv": ("cloud_venv", "has_skypilot", "make_cloud_venv", "program_there"),
     "sky.client": ("sky_program",),
     "sky.clusters": ("LiveMachine",),
     "sky.jobs": ("JobEnd", "QueuedJob", "queued_jobs"),
@@ -78,10 +94,12 @@ __all__ = [
     "Quoted",
     "QuotedParts",
     "QuotedSlots",
+    "Retrieved",
     "Submitted",
     "SubmittedParts",
     "cancel",
     "check_up",
+    "cloud_venv",
     "collect",
     "copy",
     "down",
