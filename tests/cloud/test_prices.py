@@ -372,3 +372,12 @@ def test_a_dry_run_of_workers_needs_no_machine_and_counts_all_gpus(tmp_path):
     assert "the figures are of the cheapest machine of clip_8xh100" in done.stderr
     assert "8 of 8 H100 work, with 50 workers, in fp32." in done.stdout
     assert "at most 100.00 USD" in done.stdout
+
+
+def test_the_page_for_newcomers_shows_what_cost_says(cost):
+    page = (ROOT / "docs" / "start" / "run-on-a-rented-gpu.md").read_text("utf-8")
+    (shown,) = re.findall(
+        r"```sh\nskymark cost gpu_a100\n```\n\n```text\n(.*?)```", page, re.DOTALL
+    )
+    done = cost("gpu_a100", "--infra", "lambda")
+    assert " ".join(shown.split()) in " ".join(done.stdout.split())
