@@ -101,7 +101,7 @@ def shown(page: Path, beginning: str) -> list[str]:
 
 
 def plain(lines: Iterable[str]) -> list[str]:
-    return [" ".join(line.split()) for line in lines if line.strip()]
+    return [" ".join(line.split()) for line in lines if line.strip(" …")]
 
 
 def replaced(command: list[str], **values: str) -> list[str]:
