@@ -18,7 +18,7 @@ import pytest
 from tests.faults.runs import STARTED, Case, started_below
 from tests.faults.table import Table
 
-MOMENTS = 2
+MOMENTS = 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

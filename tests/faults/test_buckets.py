@@ -111,7 +111,9 @@ def test_a_bucket_that_recovers_in_time_gets_everything(case, proxy, table, chan
 def test_a_bucket_that_does_not_recover_is_filled_by_the_command_that_the_run_gives(
     case, proxy, table, chance, fault
 ):
-    process = case.start_and_hold(chance.randint(1, 6), "--store-wait", str(WAIT_S))
+    # In the fifth round, the bucket has rounds that records replace. They must go from there.
+    at = 5 if "500" in fault else chance.randint(1, 6)
+    process = case.start_and_hold(at, "--store-wait", str(WAIT_S))
     FAULTS[fault](proxy)
     case.release()
     status, stderr = case.finish(process, timeout=300)
@@ -122,17 +124,6 @@ def test_a_bucket_that_does_not_recover_is_filled_by_the_command_that_the_run_gi
     row = row_in_the_bucket(case)
     table.add(fault, row)
     assert (row.lost, row.repeated) == (0, 0)
-
-
-def test_the_command_that_finishes_removes_rounds_that_records_have_replaced(case, proxy):
-    process = case.start_and_hold(5, "--store-wait", str(WAIT_S))
-    proxy.answer(500)
-    case.release()
-    status, stderr = case.finish(process, timeout=300)
-    assert status == 1, stderr
-    proxy.heal()
-    finish_as_told(case, stderr)
-    fetched(case, f"{address_of(case.directory)}/out")
 
 
 def test_a_bucket_that_refuses_from_the_start_is_said_before_anything_is_measured(

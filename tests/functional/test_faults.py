@@ -146,14 +146,8 @@ def workers_of(directory):
     return found
 
 
-@pytest.mark.parametrize(
-    ("number", "status", "words"),
-    [(signal.SIGINT, 130, "--resume"), (signal.SIGTERM, 130, "--resume"), (signal.SIGKILL, -9, "")],
-    ids=["ctrl-c", "terminated", "killed"],
-)
-def test_an_interrupted_run_is_valid_and_resume_completes_it(
-    tmp_path, skymark, hold, number, status, words
-):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_an_interrupted_run_is_valid_and_resume_completes_it(tmp_path, skymark, hold, number):
     hold.write_text("2")
     with start(tmp_path, *TWO, HOLD=str(hold)) as process:
         until(lambda: begun(tmp_path) == 2)
@@ -161,8 +155,8 @@ def test_an_interrupted_run_is_valid_and_resume_completes_it(
         os.kill(process.pid, number)
         hold.unlink()
         _, stderr = process.communicate(timeout=300)
-    assert process.returncode == status
-    assert words in stderr
+    assert process.returncode == 130
+    assert "--resume" in stderr
     until(lambda: not workers_of(tmp_path / "out"))
     kept = rounds_in(tmp_path / "out")
     assert kept
@@ -233,28 +227,6 @@ def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path, hold):
         spans.append((record.started_at, record.ended_at))
     (_, first_end), (second_begin, _) = spans
     assert first_end <= second_begin
-
-
-def test_two_runs_do_not_share_a_directory(tmp_path, skymark, hold):
-    hold.write_text("1")
-    with start(tmp_path, *TWO, HOLD=str(hold)) as first:
-        until(lambda: begun(tmp_path))
-        refused = skymark(*TWO)
-        second = start(tmp_path, *TWO, "--resume")
-        assert any("waiting" in line for line in second.stderr)
-        hold.unlink()
-        assert first.wait(300) == 0
-        first.stderr.close()
-    with second:
-        records = {
-            path: path.read_bytes() for path in (tmp_path / "out" / "records").glob("*.json")
-        }
-        assert second.wait(300) == 0
-        second.stderr.close()
-    assert refused.status == 2
-    assert "another skymark run is writing to" in refused.stderr
-    assert len(records) == 2
-    assert {path: path.read_bytes() for path in records} == records
 
 
 # A machine without room
