@@ -13,8 +13,17 @@ import pytest
 
 from skymark.rundir.reader import open_run
 
-PLAN = ("--scenarios", "TAB-1", "NLP-1", "IO-1", "--adapters", "numpy", "--effort", "check")
-CELLS = 8
+PLAN = (
+    "--scenarios",
+    "TAB-1:tiny",
+    "NLP-1:tiny",
+    "PC-1:tiny",
+    "--adapters",
+    "numpy",
+    "--effort",
+    "check",
+)
+CELLS = 6
 TIMEOUT_S = 900.0
 
 Worker = Callable[..., subprocess.CompletedProcess[str]]
