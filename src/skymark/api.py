@@ -18,6 +18,7 @@ from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Record, Setting, Status
 from skymark.model.requests import DEFAULT_RESULTS, Results, Work
+from skymark.model.sizes import count_of
 from skymark.rundir.layout import MANIFEST, new_run_id
 from skymark.rundir.newest import unfinished_run, unfinished_tune
 
@@ -257,9 +258,8 @@ def tune(
     machines = machines_of(runs_in(runs), wanted.cells[0].cell, suite, order, same)
 
     def run_rung(plan: Plan, rung: Path) -> Sequence[Record]:
-        rounds = plan.effort.min_rounds
-        each = f"{rounds} round{'s' * (rounds != 1)} each"
-        return measured(plan, rung, f"{len(plan.runnable)} candidates, {each}")
+        each = f"{count_of(plan.effort.min_rounds, 'round')} each"
+        return measured(plan, rung, f"{count_of(len(plan.runnable), 'candidate')}, {each}")
 
     tuned = measure_rungs(wanted, efforts, order, path, run_rung, candidates.names)
     choice = Choice(tuned, tuple(machines))

@@ -14,7 +14,7 @@ from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.parameters import DAYS, Several
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import UsageError
-from skymark.report.text import count_of
+from skymark.model.sizes import count_of
 
 FOUND = 1
 

@@ -23,6 +23,10 @@ class PlainConsole(Console):
     def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
         super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
 
+    def on_broken_pipe(self) -> None:
+        """Raise an error of its own, where rich would end the process with status 1."""
+        raise BrokenPipeError
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:

@@ -25,7 +25,7 @@ from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
-from skymark.report.text import count_of
+from skymark.model.sizes import count_of
 from skymark.suite.registry import suites_with_commands
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ def _parts(quote: Quote) -> list[str]:
         f"Paid for {duration(billed.low_s)} to {duration(billed.high_s)}, expected "
         f"{duration(billed.expected_s)}: {parts}."
     )
-    said = [f"{paid} {time.known_cells} of {time.cells} cells are known from earlier runs."]
+    known = f"{time.known_cells} of {count_of(time.cells, 'cell')}"
+    said = [f"{paid} Times of {known} come from earlier runs."]
     if quote.workers is not None:
         said.append(f"{quote.workers_in_words}.")
     return said

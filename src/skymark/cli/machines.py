@@ -19,6 +19,7 @@ from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.requests import Results
+from skymark.model.sizes import count_of
 
 if TYPE_CHECKING:
     from skymark.cloud import QueuedJob
@@ -186,7 +187,7 @@ def collect(
     for problem in retrieved.problems:
         say(problem)
     if results is not None and results.records:
-        note(f"{results.directory}: {sum(results.records.values())} records")
+        note(f"{results.directory}: {count_of(sum(results.records.values()), 'record')}")
     if down and retrieved.safe:
         cloud.down(cluster, say)
     if json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -219,6 +220,9 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:  # of standard error; `OutputError` is of standard output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        return BROKEN_PIPE
     return result if isinstance(result, int) else 0
 
 

@@ -20,8 +20,8 @@ from skymark.cli.tables import Json, stdout_console
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError, UsageError
 from skymark.model.record import Status
+from skymark.model.sizes import count_of
 from skymark.references import load_object
-from skymark.report.text import count_of
 from skymark.rundir.layout import SUMS
 from skymark.rundir.newest import newest_run
 from skymark.rundir.reader import Run, open_run, read_manifest
@@ -87,7 +87,7 @@ def report(
         from skymark.report.figures import write_figures
 
         written = write_figures(run, figures)
-        note(f"{len(written)} figures in {figures}")
+        note(f"{count_of(len(written), 'figure')} in {figures}")
     return 0
 
 

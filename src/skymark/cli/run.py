@@ -45,7 +45,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.model.requests import Results
-from skymark.report.text import count_of
+from skymark.model.sizes import count_of
 from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
 from skymark.suite.registry import suite_named
 

@@ -23,6 +23,7 @@ from skymark.execute.ranks.rank import ALONE, Rank, read_rank
 from skymark.execute.ranks.reading import rank_here
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.sizes import count_of
 from skymark.report.text import MISSING, duration
 
 
@@ -142,7 +143,7 @@ def _said(plan: Plan, shard: Shard, rank: Rank) -> str:
         if rank is ALONE
         else f"{name_of(place, split)}, rank {shard.number} of {len(split.places)} by {rank.source}"
     )
-    said = f"{who}: {cells} of {len(plan.cells)} cells ({split.text})"
+    said = f"{who}: {cells} of {count_of(len(plan.cells), 'cell')} ({split.text})"
     return f"{said}; {rank.note}" if rank.note else said
 
 

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.tables import Json
 from skymark.model.errors import UsageError
-from skymark.report.text import count_of
+from skymark.model.sizes import count_of
 
 if TYPE_CHECKING:
     from skymark.store.storing import Stored
@@ -26,7 +26,11 @@ def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
     """Print each store's contents on standard error, with the command that completes it."""
     for one in stored:
         if one.ok:
-            read = f"stored in {one.url}: {one.files} files, read back" if one.files else ""
+            read = (
+                f"stored in {one.url}: {count_of(one.files, 'file')}, read back"
+                if one.files
+                else ""
+            )
             note(". ".join(part for part in (read, one.note) if part))
             continue
         named = ", ".join(one.missing[:NAMED_FILES])

@@ -35,6 +35,7 @@ from skymark.cli.splitting import print_part_rows
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine, Results
+from skymark.model.sizes import count_of
 
 if TYPE_CHECKING:
     from skymark.cloud import Quoted, QuotedParts, QuotedSlots, Submitted, SubmittedParts
@@ -330,7 +331,8 @@ def show_slots(quoted: QuotedSlots) -> None:
         rows.append((str(count), of_each, str(job.slots), part, groups))
     print_rows(("jobs", "GPUs each", "workers each", "GPU per worker", "groups"), rows)
     workers = sum(job.slots for job in quoted.jobs)
-    note(f"{quoted.groups} groups for {workers} workers in {len(quoted.jobs)} jobs on {run.name}")
+    shared = f"{count_of(quoted.groups, 'group')} for {count_of(workers, 'worker')}"
+    note(f"{shared} in {count_of(len(quoted.jobs), 'job')} on {run.name}")
     if quoted.quote is None:
         say(f"the price of {run.name} is unknown, so skymark neither counts nor limits the cost")
         return
@@ -348,8 +350,8 @@ def show_parts(quoted: QuotedParts) -> None:
     """Print the parts of managed jobs, and their price together."""
     print_part_rows("job", quoted.parts, quoted.jobs)
     note(
-        f"{sum(len(part.keys) for part in quoted.parts)} groups for {len(quoted.parts)} managed "
-        "jobs, a machine for each"
+        f"{count_of(sum(len(part.keys) for part in quoted.parts), 'group')} for "
+        f"{count_of(len(quoted.parts), 'managed job')}, a machine for each"
     )
     assert quoted.quote is not None
     print_quote(quoted.quote)

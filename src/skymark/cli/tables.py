@@ -16,7 +16,8 @@ from skymark.execute.duration import RunTime
 from skymark.execute.project_file import results_directory
 from skymark.model.plan import Plan
 from skymark.model.record import Cause
-from skymark.report.text import duration
+from skymark.model.sizes import count_of
+from skymark.report.text import about, duration
 
 if TYPE_CHECKING:
     from skymark.execute.revision import Revision
@@ -70,21 +71,21 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
         if effort.min_rounds == effort.max_rounds
         else f"{effort.min_rounds} to {effort.max_rounds}"
     )
-    each = "rounds each" if against is None else f"pairs of rounds each against {against.short}"
+    many = "" if rounds == "1" else "s"
+    each = f"round{many} each"
+    if against is not None:
+        each = f"pair{many} of rounds each against {against.short}"
     adapters = {planned.cell.adapter for planned in plan.runnable}
     time = expected_time(plan, in_pairs=against is not None, history=results_directory())
     if plan.allotment is None:
-        takes = (
-            f"about {duration(time.measuring.expected_s)} "
-            f"({duration(time.measuring.low_s)} to {duration(time.measuring.high_s)})"
-        )
+        takes = about(time.measuring)
     else:
         takes = f"at most {duration(plan.allotment.time_s)} (goal {plan.allotment.goal})"
+    left_out = len(plan.cells) - len(plan.runnable)
+    cells = f"{count_of(len(plan.runnable), 'cell')} of {count_of(len(adapters), 'adapter')}"
     stdout_console().print(
-        f"\n{len(plan.runnable)} cells of {len(adapters)} adapters to measure, "
-        f"{len(plan.cells) - len(plan.runnable)} not; {rounds} {each} "
-        f"(effort {effort.name}); {takes} "
-        "once venvs and data are made; costs nothing on this machine",
+        f"\n{cells} to measure{f', {left_out} left out' if left_out else ''}; "
+        f"{rounds} {each} (effort {effort.name}); {takes}, once venvs and data are made",
         highlight=False,
         soft_wrap=True,
     )
@@ -119,7 +120,7 @@ def short_time(plan: Plan, time: RunTime) -> str | None:
     if plan.allotment is None or time.least_rounds.expected_s <= plan.allotment.time_s:
         return None
     return (
-        f"the time of {duration(plan.allotment.time_s)} may be short: the {plan.bounds.min_rounds} "
-        f"rounds that each cell needs are expected to take "
+        f"the time of {duration(plan.allotment.time_s)} may be short: each cell needs "
+        f"{count_of(plan.bounds.min_rounds, 'round')}, which take about "
         f"{duration(time.least_rounds.expected_s)}; some cells may get fewer"
     )

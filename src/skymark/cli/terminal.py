@@ -17,6 +17,7 @@ from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sent_files import SentFiles
 from skymark.cloud.source import Source
 from skymark.model.errors import GateError, UsageError
+from skymark.model.sizes import count_of
 from skymark.report.text import size
 
 SHOWN = 5
@@ -60,7 +61,7 @@ class Terminal(Callbacks):
         """Print which named files a machine gets, and which files stay here."""
         if count := len(source.named.files):
             names = _some(list(source.named.files))
-            say(f"sends {count} named file{'s' * (count > 1)}, {size(source.size_bytes)}: {names}")
+            say(f"sends {count_of(count, 'named file')}, {size(source.size_bytes)}: {names}")
         _say_what_stays(source.left)
         for word in self._command:
             path = Path(word)

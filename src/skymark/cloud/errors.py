@@ -29,3 +29,10 @@ class UnreachableError(CloudError):
 
 class StillBillingError(CloudError):
     """A machine did not end on request; it costs money until somebody ends it."""
+
+
+class NoMachineError(UsageError):
+    """A machine that does not exist, as far as SkyPilot knows."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no machine {name}; `skymark status` shows the names")

@@ -23,6 +23,7 @@ from skymark.cloud.rented_run import (
     require_time_before,
     split_of_machines,
 )
+from skymark.cloud.sky.client import leaves_no_server
 from skymark.cloud.sky.clusters import names_in_use
 from skymark.cloud.sky.managed_jobs import check_controller, live_managed_jobs
 from skymark.cloud.source import source_for
@@ -85,6 +86,7 @@ def quote(
     return Estimate(quote=alone, shared=shared, limits=whole, plan=plan)
 
 
+@leaves_no_server
 def launch(
     work: Work | Plan,
     machine: Machine = Machine(),

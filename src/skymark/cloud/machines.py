@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TextIO
 
-from skymark.cloud.errors import CloudError, UnknownMachineError
+from skymark.cloud.errors import CloudError, NoMachineError, UnknownMachineError
 from skymark.cloud.known_machines import (
     HiredMachines,
     all_hired,
@@ -78,7 +78,7 @@ def status(names: Sequence[str] = ()) -> MachinesStatus:
     fault = server_fault()
     machines = live_machines() if fault is None else noted_machines()
     if unknown := set(names) - {machine.name for machine in machines}:
-        raise UsageError(f"there is no machine {min(unknown)}; `skymark status` shows all")
+        raise NoMachineError(min(unknown))
     chosen = (machine for machine in machines if not names or machine.name in names)
     return MachinesStatus(tuple(chosen), fault)
 
@@ -126,7 +126,7 @@ def collect(name: str, run_id: str | None = None, results: Results = Results()) 
     if wanted != run.run_id:
         run = run.changed(run_id=wanted, plan_hash=None, stores=())
     if find_cluster(name, refresh=False) is None:
-        raise UsageError(f"there is no machine {name}; `skymark status` shows what is")
+        raise NoMachineError(name)
     check_home(results.directory)
     return from_cluster(Finished(run), results.directory)
 
@@ -334,7 +334,7 @@ def down(name: str, tell: Tell) -> Gone:
     if managed is not None:
         return prove_job_gone(name, tell, managed)
     if not there and not known:
-        raise UsageError(f"there is no machine {name}; `skymark status` shows what is")
+        raise NoMachineError(name)
     return prove_gone(name, tell)
 
 

@@ -36,6 +36,7 @@ from skymark.cloud.rented_run import (
     limits_of,
     require_time_before,
 )
+from skymark.cloud.sky.client import leaves_no_server
 from skymark.cloud.sky.jobs import queued_jobs
 from skymark.cloud.sky.managed_jobs import check_controller, known_managed_jobs
 from skymark.cloud.slots import Cards, SlotJob, group_bytes, job_per_group, slot_jobs
@@ -104,6 +105,7 @@ class SubmittedParts:
         return tuple(hired(job.name) or ordered_machines(job) for job in self.going)
 
 
+@leaves_no_server
 def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     work: Work | Plan,
     name: str | None,
@@ -186,6 +188,7 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     return (submit_groups if one_job_per_group else submit_slots)(priced, jobs, callbacks.tell)
 
 
+@leaves_no_server
 def submit_managed(
     work: Work | Plan,
     machine: Machine,

@@ -15,6 +15,7 @@ from skymark.model.duration import NOTHING, Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
+from skymark.model.sizes import count_of
 from skymark.rundir.history import PastRun, past_run
 from skymark.rundir.reader import open_run
 
@@ -148,8 +149,9 @@ def require_time(plan: Plan, time: RunTime) -> None:
     if plan.allotment is None or least_s <= plan.allotment.time_s:
         return
     raise UsageError(
-        f"the time of {plan.allotment.time_s:g} s is too short: {time.cells} cells need "
-        f"{plan.bounds.min_rounds} rounds each, which take at least {least_s:.0f} s; give a "
+        f"the time of {plan.allotment.time_s:g} s is too short: each of "
+        f"{count_of(time.cells, 'cell')} needs {count_of(plan.bounds.min_rounds, 'round')}, which "
+        f"take at least {least_s:.0f} s; give a "
         "longer --time, or fewer scenarios or adapters"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 MOST_LISTED = 60
@@ -23,14 +23,25 @@ class UsageError(SkymarkError):
 class UnknownNameError(UsageError):
     """A scenario, adapter, profile or setting that does not exist."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], titles: Mapping[str, str] | None = None
+    ) -> None:
+        """Name the nearest known name, and list all.
+
+        Args:
+            kind: the kind of the thing.
+            name: its unknown name.
+            known: the names to list.
+            titles: known names by other names, which are not listed.
+        """
         choices = sorted(known)
-        by_folded = {choice.casefold(): choice for choice in choices}
+        by_folded = {other.casefold(): choice for other, choice in (titles or {}).items()}
+        by_folded |= {choice.casefold(): choice for choice in choices}
         near = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.4)
         hint = f" Did you mean {by_folded[near[0]]!r}?" if near else ""
         known_are = f"Known: {', '.join(choices)}"
         if len(choices) > MOST_LISTED:
-            known_are = f"`skymark list --help` tells how to see all {len(choices)}"
+            known_are = f"`skymark list` shows all {len(choices)}"
         super().__init__(f"unknown {kind} {name!r}.{hint} {known_are}")
 
 

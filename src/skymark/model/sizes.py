@@ -1,8 +1,13 @@
-"""Sizes in words, in one unit everywhere: decimal, as disks, networks and packages count."""
+"""Sizes and counts in words. Sizes are decimal, as disks, networks and packages count."""
 
 from __future__ import annotations
 
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def count_of(number: int, thing: str) -> str:
+    """Return a number of things: ``1 cell``, ``2 cells``."""
+    return f"{number:,} {thing}{'s' * (number != 1)}"
 
 
 def size_text(size_bytes: float) -> str:

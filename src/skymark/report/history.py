@@ -14,6 +14,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
+from skymark.model.sizes import count_of
 from skymark.plain_files import named_by_user, write_whole
 from skymark.report.comparison_tables import STYLES
 from skymark.report.html import page_environment
@@ -227,7 +228,7 @@ def line_of(cell: CellHistory, metric: Metric) -> Line:
         cell,
         " ".join(points),
         tuple(100 * (place - 0.5) / length for place in marks),
-        f"{len(cell.values)} runs from {write(low)} to {write(high)}",
+        f"{count_of(len(cell.values), 'run')} from {write(low)} to {write(high)}",
         name_of(cell),
     )
 
@@ -288,11 +289,13 @@ def print_history(history: History, console: Console) -> None:
         )
     console.print(table)
     if left := sum(cell.other_runs for cell in history.cells):
-        console.print(Text(f"{left} records have other settings or definitions and do not count"))
+        others = f"{count_of(left, 'record')} with other settings or definitions"
+        console.print(Text(f"left out: {others}"))
     changed = sum(bool(cell.changes) for cell in history.cells)
+    runs = count_of(len(history.run_ids), "run")
     console.print(
         Text(
-            f"{len(history.run_ids)} runs · {changed} of {len(history.cells)} series changed  "
+            f"{runs} · {changed} of {len(history.cells)} series changed  "
             f"(a change counts from {history.practical:.0%} on)"
         )
     )

@@ -13,6 +13,7 @@ from skymark.execute.project_file import results_directory
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
+from skymark.model.sizes import count_of
 from skymark.report.text import duration
 from skymark.rundir.history import PastRun, read_history
 
@@ -40,7 +41,7 @@ def shared_work(plan: Plan, split: Split, limit_s: int | None = None) -> list[st
         for numbers, at_once in _jobs(split)
     )
     who = "One worker measures" if len(parts) == 1 else f"{len(times)} workers measure"
-    said = f"{who} {len(plan.runnable)} cells; the longest part takes about "
+    said = f"{who} {count_of(len(plan.runnable), 'cell')}; the longest part takes about "
     said += f"{duration(longest.expected_s)} ({duration(longest.low_s)} to "
     said += f"{duration(longest.high_s)}) once venvs are made"
     if whole_s > longest.expected_s:

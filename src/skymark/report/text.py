@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure, Metric, Shown
 from skymark.model.sizes import size_text
@@ -42,9 +43,27 @@ def count(value: float | None) -> str:
     return significant(value)
 
 
-def count_of(number: int, thing: str) -> str:
-    """Return a number of things: ``1 cell``, ``2 cells``."""
-    return f"{number} {thing}{'s' * (number != 1)}"
+WIDE = 10
+"""Ratio of the ends of a range from which on the range tells nothing."""
+
+
+def about(time: Span) -> str:
+    """Return an expected time with its range: ``about 5 min 0 s (4 min 0 s to 6 min 0 s)``.
+
+    If the range is too wide to tell anything, the time is a rough one: ``roughly 5 min``.
+    """
+    if time.high_s > WIDE * time.low_s:
+        return f"roughly {_rough(time.expected_s)}"
+    low, high = duration(time.low_s), duration(time.high_s)
+    return f"about {duration(time.expected_s)} ({low} to {high})"
+
+
+def _rough(value_s: float) -> str:
+    """Return seconds in one unit, without decimals."""
+    for factor, unit in ((3600, "h"), (60, "min")):
+        if value_s >= 2 * factor:
+            return f"{value_s / factor:.0f} {unit}"
+    return f"{max(1, round(value_s))} s"
 
 
 def milliseconds(value_ns: float | None) -> str:

@@ -16,7 +16,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import ColumnType
 from skymark.model.record import Cell, Record, RoundResult
 from skymark.model.schema import sealed, unsealed
-from skymark.model.sizes import size_text
+from skymark.model.sizes import count_of, size_text
 from skymark.plain_files import (
     LARGEST_FILE_BYTES,
     PART,
@@ -346,7 +346,7 @@ def require_same_plan(theirs: Manifest, ours: Manifest, place: str, *, resume: b
     if theirs.plan_hash != ours.plan_hash:
         differs = difference(theirs.plan, ours.plan)
         raise RunDirectoryError(
-            f"{place} holds another plan ({theirs.profile}, {len(theirs.cells)} cells)"
+            f"{place} holds another plan ({theirs.profile}, {count_of(len(theirs.cells), 'cell')})"
             f"{differs and f': {differs}'}; choose another --output, or the options that made it"
         )
     if not resume:

@@ -14,6 +14,7 @@ from skymark.model.errors import DamagedManifestError, RunDirectoryError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record
 from skymark.model.schema import is_sealed, parse_record
+from skymark.model.sizes import count_of
 from skymark.plain_files import explained, read_below
 from skymark.rundir.directory import RunDirectory, parse_round
 from skymark.rundir.layout import MANIFEST, SUMS, cell_of
@@ -45,7 +46,7 @@ def mend(path: Path, manifest: Manifest, damaged: Mapping[str, str]) -> Iterator
             run.write_manifest(manifest.model_copy(update={"created_at": begun}))
             yield (
                 f"{path / MANIFEST} was damaged or lost; made anew from the plan and "
-                f"{len(records)} records"
+                f"{count_of(len(records), 'record')}"
             )
         for file, reason in damaged.items():
             if file not in {MANIFEST, SUMS} and os.path.lexists(path / file):

@@ -17,6 +17,7 @@ from skymark.model.errors import (
     UsageError,
 )
 from skymark.model.manifest import Manifest
+from skymark.model.sizes import count_of
 from skymark.plain_files import LARGEST_FILE_BYTES, explained, read_below, write_below
 from skymark.rundir.directory import TOO_LARGE, RunDirectory
 from skymark.rundir.layout import MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
@@ -75,7 +76,7 @@ def fetch(
     """
     sizes, oversized = _acceptable(source)
     wanted = [path for path in sizes if path not in keep and only(path)]
-    announce(f"fetching {len(wanted)} files from {source.url}")
+    announce(f"fetching {count_of(len(wanted), 'file')} from {source.url}")
     left = [path for path in oversized if path not in keep and only(path)]
     for path in left:
         announce(f"{source.url}/{path} {TOO_LARGE}: it stays there")
@@ -143,8 +144,9 @@ def require_same_run(source: RunSource, sizes: Mapping[str, int], manifest: Mani
     """
     theirs = manifest_in(source) if MANIFEST in sizes else None
     if theirs is not None and theirs.plan_hash != manifest.plan_hash:
+        cells = count_of(len(theirs.cells), "cell")
         raise RunDirectoryError(
-            f"{source.url} holds another plan's run ({theirs.profile}, {len(theirs.cells)} cells), "
+            f"{source.url} holds another plan's run ({theirs.profile}, {cells}), "
             "which is not replaced; choose another address"
         )
 

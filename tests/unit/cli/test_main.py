@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -77,17 +78,42 @@ def test_the_program_exits_with_the_status(monkeypatch):
     assert caught.value.code == 3
 
 
-def test_output_that_nobody_reads_ends_quietly():
+SHOWING = (
+    ["plan", "--json"],
+    ["plan"],
+    ["list", "adapters"],
+    ["report", "RUN"],
+    ["compare", "RUN", "RUN"],
+    ["history", "RUN"],
+    ["run", "--help"],
+)
+
+
+@pytest.mark.parametrize("arguments", SHOWING, ids=" ".join)
+@pytest.mark.parametrize("both", [False, True], ids=["output", "output and errors"])
+def test_output_that_nobody_reads_ends_quietly(arguments, both, tmp_path):
+    shutil.copytree("tests/data/run", tmp_path / "run")
+    words = [str(tmp_path / "run") if word == "RUN" else word for word in arguments]
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "skymark", "plan", "--json"],
+        [sys.executable, "-m", "skymark", *words],
         stdout=writer,
-        stderr=subprocess.PIPE,
+        stderr=writer if both else subprocess.PIPE,
         check=False,
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (141, b"")
+    assert (done.returncode, done.stderr or b"") == (141, b"")
+
+
+def test_messages_that_nobody_reads_end_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["plan", "--scenarios", "TAB-1", "--output", os.devnull]
+    command = [sys.executable, "-m", "skymark", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, check=False)
+    os.close(writer)
+    assert done.returncode == 141
 
 
 OUTPUTS = (["list", "adapters"], ["plan", "--json"], ["--help"], ["--version"])
@@ -129,7 +155,14 @@ def test_a_plan_as_a_table_says_what_runs_what_does_not_and_how_long(capsys):
     assert "spdl numpy" in tab
     assert "cells of 2 adapters to measure" in lines[-1]
     assert "3 rounds each (effort quick)" in lines[-1]
-    assert re.search(r"; about .* s \(.* to .*\) once venvs and data are made;", lines[-1])
+    assert re.search(r"; roughly \d+ (s|min), once venvs and data are made$", lines[-1])
+
+
+def test_a_plan_says_one_thing_and_several_as_they_are(capsys):
+    words = ["plan", "--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check"]
+    assert main(words) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("1 cell of 1 adapter to measure; 1 round each (effort check); ")
 
 
 def test_a_plan_with_open_rounds_says_from_how_many_to_how_many(capsys):

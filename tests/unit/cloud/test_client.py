@@ -51,3 +51,35 @@ def test_advice_of_skypilot_names_programs_that_are_here(monkeypatch, advice, he
     stream = io.StringIO()
     print(advice, file=client.OwnWords(stream))
     assert stream.getvalue() == f"{here}\n"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """Whether an API server runs. SkyPilot is stood in for: it is in a venv of its own."""
+    state = {"runs": False}
+    monkeypatch.setattr(client, "sdk", lambda: None)
+    monkeypatch.setattr(client, "is_api_server_here", lambda: True)
+    monkeypatch.setattr(client, "api_server_runs_here", lambda: state["runs"])
+    monkeypatch.setattr(client, "end_idle_api_server", lambda: state.update(runs=False))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("before", "dry_run", "after"), [(False, True, False), (True, True, True), (False, False, True)]
+)
+def test_a_dry_run_ends_the_server_that_it_started_and_no_other(server, before, dry_run, after):
+    @client.leaves_no_server
+    def launch(*, dry_run):
+        server["runs"] = True
+        return dry_run
+
+    server["runs"] = before
+    assert launch(dry_run=dry_run) is dry_run
+    assert server["runs"] is after
+
+
+def test_a_dry_run_that_fails_ends_its_server_too(server):
+    with pytest.raises(KeyError), client.new_server_ended():
+        server["runs"] = True
+        raise KeyError
+    assert server["runs"] is False

@@ -28,6 +28,12 @@ def test_an_unknown_name_names_the_nearest_and_all(name, nearest):
     assert message.endswith("Known: CV-1, NLP-2, PyTorch DataLoader, pytorch")
 
 
+def test_a_title_leads_to_its_name_and_is_not_listed():
+    titles = {"PyTorch DataLoader": "pytorch", "tf.data": "tfdata"}
+    message = str(UnknownNameError("adapter", "PyTorch Dataloadr", ["pytorch", "tfdata"], titles))
+    assert message.endswith("Did you mean 'pytorch'? Known: pytorch, tfdata")
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [

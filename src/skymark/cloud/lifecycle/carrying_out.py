@@ -25,6 +25,7 @@ from skymark.cloud.lifecycle.stages import (
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError
+from skymark.model.sizes import count_of
 from skymark.rundir.newest import point_at
 
 
@@ -141,8 +142,8 @@ def _retrieve(finished: Finished, place: Place, callbacks: Callbacks, results: P
     retrieved = place.retrieve(finished, results)
     found = retrieved.results
     if found is not None and found.whole:
-        count = sum(found.records.values())
-        callbacks.tell(f"results verified in {found.directory}: {count} records")
+        records = count_of(sum(found.records.values()), "record")
+        callbacks.tell(f"results verified in {found.directory}: {records}")
         point_at(found.directory, results)
     return retrieved
 

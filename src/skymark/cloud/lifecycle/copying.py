@@ -17,7 +17,7 @@ from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.clusters import running_machines
 from skymark.cloud.sky.ssh import host, take
 from skymark.model.errors import DamagedManifestError, SkymarkError, StoreRefusedError
-from skymark.model.sizes import size_text
+from skymark.model.sizes import count_of, size_text
 from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
@@ -132,8 +132,8 @@ def _with_what_came(
         came = merge(_parts(run, staging), run.run_id, whole, run.plan_hash)
         if came is not None and came.records and not directory.exists():
             _put_in_place(whole, directory, better=False)
-            count = sum(came.records.values())
-            return type(error)(f"{error}; {count} records that came before are in {directory}")
+            records = count_of(sum(came.records.values()), "earlier record")
+            return type(error)(f"{error}; {directory} has {records}")
     return error
 
 

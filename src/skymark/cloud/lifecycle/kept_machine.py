@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-from skymark.cloud.errors import CloudError
+from skymark.cloud.errors import CloudError, NoMachineError
 from skymark.cloud.known_machines import turn_of
 from skymark.cloud.lifecycle.carrying_out import carry_out, wind_up
 from skymark.cloud.lifecycle.following import ClusterJob, await_outcome
@@ -29,7 +29,7 @@ from skymark.cloud.sky.clusters import find_cluster
 from skymark.cloud.sky.jobs import JobEnd, MachineJob, QueuedJob, cancel_jobs, queued_jobs
 from skymark.cloud.sky.tasks import make_run_task, set_limits, source_of
 from skymark.cloud.submissions import job_name
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.errors import SkymarkError
 
 
 def carry_out_all(
@@ -83,7 +83,7 @@ def queue(runs: Sequence[Quoted], callbacks: Callbacks) -> None:
 def _place_of(cluster: str) -> KeptMachine:
     record = find_cluster(cluster, refresh=True)
     if record is None:
-        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
+        raise NoMachineError(cluster)
     return KeptMachine(cluster, record["handle"].launched_resources)
 
 

@@ -17,6 +17,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import StoreError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Cell, Status
+from skymark.model.sizes import count_of
 from skymark.plain_files import LARGEST_FILE_BYTES, entries_below, read_below
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import MANIFEST, SUMS
@@ -206,7 +207,8 @@ def problems_of(results: ReturnedResults) -> tuple[str, ...]:
         problems.append("the run ended without a single record")
     elif results.missing:
         problems.append(
-            f"{len(results.missing)} planned cells have no record, such as {results.missing[0]}"
+            f"{count_of(len(results.missing), 'planned cell')} without a record, such as "
+            f"{results.missing[0]}"
             f"{results.again and f'; measure them: {results.again}'}"
         )
     if results.unequal:

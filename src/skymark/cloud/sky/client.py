@@ -9,13 +9,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.sky.internals import (
+    api_server_runs_here,
+    end_idle_api_server,
     is_api_server_here,
     may_start_api_server,
     refuse_strangers,
@@ -54,6 +57,8 @@ REFUSED = re.compile(
 """Words of providers for a key that is wrong, revoked or too old."""
 
 _IMPORTING = threading.Lock()
+Parameters = ParamSpec("Parameters")
+Response = TypeVar("Response")
 
 
 def sdk() -> Any:
@@ -137,6 +142,31 @@ def server_fault() -> str | None:
     where = f": `{sky_program()} api start`" if is_api_server_here() else " on its own machine"
     why = "it takes no connection" if isinstance(fault, OSError) else short(fault)
     return f"SkyPilot's API server does not answer ({why}); start it{where}"
+
+
+@contextmanager
+def new_server_ended() -> Iterator[None]:
+    """End SkyPilot's API server on this machine afterwards, if it did not run before."""
+    sdk()
+    starts = is_api_server_here() and not api_server_runs_here()
+    try:
+        yield
+    finally:
+        if starts:
+            # A server that does not end stays, as SkyPilot's own commands leave it.
+            with suppress(Exception):
+                in_background(end_idle_api_server, LOOK_S)
+
+
+def leaves_no_server(function: Callable[Parameters, Response]) -> Callable[Parameters, Response]:
+    """Let a function end the API server that it started for its ``dry_run``."""
+
+    @wraps(function)
+    def call(*arguments: Parameters.args, **named: Parameters.kwargs) -> Response:
+        with new_server_ended() if named.get("dry_run") else nullcontext():
+            return function(*arguments, **named)
+
+    return call
 
 
 def sky_program() -> str:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skymark.cloud.cost.bill import MachineCost
-from skymark.cloud.errors import CloudError
+from skymark.cloud.errors import CloudError, NoMachineError
 from skymark.cloud.known_machines import HiredMachines, ProviderAddress
 from skymark.cloud.sky.client import answer_of, ask, explained, sdk
 from skymark.cloud.sky.internals import (
@@ -21,7 +21,6 @@ from skymark.cloud.sky.internals import (
     provider_of,
 )
 from skymark.model.base import Frozen
-from skymark.model.errors import UsageError
 
 PROFILE_VARIABLE = "SKYMARK_PROFILE"
 LAUNCH = "sky.launch"
@@ -95,7 +94,7 @@ def handle_of(cluster: str) -> Any:
     """
     record = find_cluster(cluster, refresh=False)
     if record is None or record["handle"] is None:
-        raise UsageError(f"there is no machine {cluster}; `skymark status` shows what is")
+        raise NoMachineError(cluster)
     if record["handle"].launched_resources is None:
         raise CloudError(f"{cluster} is not up yet")
     return record["handle"]

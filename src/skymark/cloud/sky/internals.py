@@ -294,6 +294,31 @@ def may_start_api_server() -> bool:
     return is_api_server_here()
 
 
+OWN_REQUESTS = "-daemon"
+"""End of the ids of the API server's requests to itself, which go on for ever."""
+
+
+def api_server_runs_here() -> bool:
+    """Whether this machine has a running API server of this client."""
+    from sky.client import sdk
+
+    return bool(sdk._local_api_server_running())  # noqa: SLF001
+
+
+def end_idle_api_server() -> None:
+    """End the API server on this machine, unless it works on a request.
+
+    SkyPilot's own ``api_stop`` also kills the controllers of managed jobs.
+    """
+    from filelock import FileLock
+    from sky.client import sdk
+    from sky.skylet import constants
+
+    with FileLock(Path(constants.API_SERVER_CREATION_LOCK_PATH).expanduser()):
+        if all(str(one.request_id).endswith(OWN_REQUESTS) for one in sdk.api_status()):
+            sdk._local_api_server_running(kill=True)  # noqa: SLF001
+
+
 def runs_job_controllers() -> bool:
     """Whether the API server runs controllers of managed jobs itself, instead of renting one."""
     from sky.utils import controller_utils

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from skymark.cloud.errors import CloudError, UnreachableError
+from skymark.cloud.errors import CloudError, NoMachineError, UnreachableError
 from skymark.cloud.machine_script import SOURCES, source_place
 from skymark.cloud.sky.internals import SSH_SETTINGS
 from skymark.model.errors import UsageError
@@ -46,14 +46,11 @@ def settings_of(cluster: str) -> Path:
     """Return SkyPilot's SSH settings of a cluster.
 
     Raises:
-        UsageError: there are none: no such cluster, or it was made by another client.
+        NoMachineError: there is no such machine, or another client made it.
     """
     path = SSH_SETTINGS.expanduser() / cluster
     if not path.is_file():
-        raise UsageError(
-            f"there is no cluster {cluster} here ({path} is missing); "
-            "`skymark status` shows what there is"
-        )
+        raise NoMachineError(cluster)
     return path
 
 

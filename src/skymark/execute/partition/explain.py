@@ -9,6 +9,7 @@ from skymark.execute.partition.shard import Item, parts_of, weights_of
 from skymark.execute.partition.split import Part, Split, WorkerPlace, WorkerType
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
+from skymark.model.sizes import count_of
 
 MOST_KEYS = 4
 """Most keys to list in a worker's line; the rest are counted."""
@@ -81,8 +82,9 @@ def idle_workers(split: Split, parts: Sequence[WorkerPart], items: int) -> list[
     if not idle:
         return []
     enough = ENOUGH.get(split.kind, f"{split.kind}:{{}}").format(len(parts) - len(idle))
-    who = f"{len(idle)} of {len(parts)} workers take nothing ({named_keys(idle)})"
-    why = f"the plan has only {items} sets of cells that can run on different machines"
+    takes = "takes" if len(idle) == 1 else "take"
+    who = f"{len(idle)} of {len(parts)} workers {takes} nothing ({named_keys(idle)})"
+    why = f"the plan has only {count_of(items, 'set')} of cells that can run on different machines"
     return [f"{who}: {why}; --split {enough} is enough"]
 
 

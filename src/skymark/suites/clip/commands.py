@@ -32,6 +32,7 @@ from skymark.cli.tables import Json
 from skymark.execute.planner import read_plan
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell
+from skymark.model.sizes import count_of
 from skymark.report.progress import CellState, State, counted, states_at
 from skymark.report.sheet import SheetFormat, as_text, grid_of, readings_at
 from skymark.suite.registry import suite_named
@@ -230,7 +231,7 @@ def status(
             print_plain("\n".join(_count_lines(states, heading, key)), end="\n\n")
         numbers = Counter(one.state for one in states)
         parts = [f"{numbers[state]} {state.value}" for state in State if numbers[state]]
-        print_plain(f"{len(states)} pairs: {', '.join(parts)}")
+        print_plain(f"{count_of(len(states), 'pair')}: {', '.join(parts)}")
     return 0
 
 

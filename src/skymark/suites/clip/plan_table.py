@@ -12,7 +12,8 @@ from skymark.execute.project_file import results_directory
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
-from skymark.report.text import MISSING, duration, size
+from skymark.model.sizes import count_of
+from skymark.report.text import MISSING, about, duration, size
 from skymark.rundir.history import PastRun, read_history
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
@@ -164,14 +165,12 @@ def summary(plan: Plan, shares: Sequence[Share], price: HourlyPrice | None) -> s
         sum(getattr(one.time, name) for one in shares) for name in ("low_s", "expected_s", "high_s")
     )
     pairs = (
-        f"{len(plan.runnable)} pairs: {len(shares)} models × "
-        f"{len(scenarios)} data sets, in {len(groups)} groups"
+        f"{count_of(len(plan.runnable), 'pair')}: {count_of(len(shares), 'model')} × "
+        f"{count_of(len(scenarios), 'data set')}, in {count_of(len(groups), 'group')}"
     )
     memory = [f"the largest needs {size(max(needs))} of GPU memory"] if needs else []
-    time = (
-        f"about {duration(expected)} on one {plan.platform.upper()} "
-        f"({duration(low)} to {duration(high)})"
-    )
+    whole = Span(low_s=low, expected_s=expected, high_s=high)
+    time = f"{about(whole)}, on one {plan.platform.upper()}"
     parts = [pairs, *memory, time]
     if price is not None:
         machine = "" if price.machine is None else f" on {price.machine}"

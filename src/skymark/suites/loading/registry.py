@@ -81,8 +81,8 @@ def adapter_reference(name: str) -> SlugReference | FileReference:
         return reference
     by_name = _slugs_by_name()
     if reference.slug.casefold() not in by_name:
-        names = [*adapters(), *(cls.name for cls in adapters().values())]
-        raise UnknownNameError("adapter", reference.slug, names)
+        titles = {cls.name: slug for slug, cls in adapters().items()}
+        raise UnknownNameError("adapter", reference.slug, adapters(), titles)
     return SlugReference(slug=by_name[reference.slug.casefold()], version=reference.version)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
@@ -239,8 +240,20 @@ def categories(row: Mapping[str, Any], place: str) -> npt.NDArray[np.int64]:
     return np.array([category(value) for value in row.values()], np.int64)
 
 
-def _shown(value: Any) -> str:
-    return repr(value)[:LONGEST_SHOWN]
+class _Shown(reprlib.Repr):
+    """Values as messages have them: short, and without the bytes of files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = LONGEST_SHOWN
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        """Return the number of bytes."""
+        del level
+        return f"{len(value)} bytes"
+
+
+_shown = _Shown().repr
 
 
 def category(value: Any) -> int:

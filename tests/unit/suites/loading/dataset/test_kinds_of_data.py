@@ -311,6 +311,8 @@ TABLES = {
     "not a number": (parquet(**NUMBERS, b=[*[1.0] * 8, float("nan")]), "'b' of"),
     "infinite": (parquet(**NUMBERS, b=[*[1.0] * 8, float("inf")]), "'b' of"),
     "names": (parquet(**NUMBERS, b=list("abcabcabc")), "holds 'a', where a number is needed"),
+    "files": (parquet(**NUMBERS, b=[b"\xff\xd8JFIF" * 99] * 9), "'b' of"),
+    "files in structures": (parquet(**NUMBERS, b=[{"bytes": b"\x00" * 9}] * 9), "'b' of"),
     "labels like numbers": (
         parquet(a=NUMBERS["a"], label=["01", "1", "1.0"] * 3),
         "9 of 9 rows, 3 classes",
@@ -321,7 +323,9 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_taken_whole_or_refused(tmp_path, name):
     content, expected = TABLES[name]
-    assert expected in answer(fill(tmp_path / "in", {"a.parquet": content}), "TAB-1")
+    said = answer(fill(tmp_path / "in", {"a.parquet": content}), "TAB-1")
+    assert expected in said
+    assert "\\x" not in said
 
 
 CSV = {

@@ -1,0 +1,19 @@
+"""Messages of machines: one wording for one thing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from skymark.cloud.errors import NoMachineError
+
+SOURCE = Path(__file__).parents[3] / "src" / "skymark"
+
+
+def test_a_machine_that_does_not_exist_has_one_message_everywhere():
+    said = str(NoMachineError("box"))
+    assert said == "there is no machine box; `skymark status` shows the names"
+    texts = {path: path.read_text() for path in SOURCE.rglob("*.py")}
+    wordings = re.compile(r'"there is no (?:machine|cluster) \{')
+    places = [path.name for path, text in texts.items() if wordings.search(text)]
+    assert places == ["errors.py"]
