@@ -1,4 +1,4 @@
-"""Files that come with skymark: profiles, machine templates and requirement pins.
+"""Files that come with skymark (profiles, machine templates, pins), and the way to install more.
 
 In a checkout they lie where people look for them (``benchmarks/``, ``requirements/``). The wheel
 carries them as package data, the requirement files in one archive: their hashes repeat.
@@ -6,11 +6,17 @@ carries them as package data, the requirement files in one archive: their hashes
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from skymark.model.errors import UsageError
+from skymark.model.errors import DataError, UsageError
 
 _PACKAGE = Path(__file__).parent
 _DATA = _PACKAGE / "data"
@@ -58,6 +64,46 @@ def archived_requirements(archive: Path) -> dict[str, str]:
     with tarfile.open(archive) as opened:
         files = ((member.name, opened.extractfile(member)) for member in opened)
         return {name: file.read().decode() for name, file in files if file is not None}
+
+
+@contextmanager
+def needs(module: str) -> Iterator[None]:
+    """Replace the import error of a missing library by the command that installs it.
+
+    Raises:
+        DataError: importing the module failed because it is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise DataError(
+            f"this data needs {module}, which is not installed; run: {install_line('data')}"
+        ) from error
+
+
+def install_line(extra: str) -> str:
+    """Return the command that installs an extra of skymark beside this one.
+
+    It names the checkout or the address of this skymark, which no package index has.
+    """
+    wanted = [f"skymark[{extra}] @ {_origin() or 'git+ADDRESS-OF-ITS-REPOSITORY'}"]
+    if (root := checkout()) is not None:
+        wanted = ["--editable", f"{root}[{extra}]"]
+    return shlex.join(("uv", "pip", "install", "--python", sys.executable, *wanted))
+
+
+def _origin() -> str | None:
+    """Return the address that skymark was installed from; None if pip did not note it (PEP 610)."""
+    try:
+        origin = json.loads(distribution("skymark").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return None
+    if "url" not in origin:
+        return None
+    vcs = origin.get("vcs_info")
+    return f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else str(origin["url"])
 
 
 def checkout() -> Path | None:

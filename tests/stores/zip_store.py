@@ -75,5 +75,5 @@ ZIP = StoreKind(
     leaves_machine=lambda variables: variables.get("ZIP_MOUNTED") == "yes",
     default_url=lambda variables: variables.get("ZIP_STORE"),
     variables=("ZIP_STORE", "ZIP_MOUNTED"),
-    client=ClientLibrary("zipfile", "pip install zip-store"),
+    client=ClientLibrary("zipfile", lambda: "pip install zip-store"),
 )

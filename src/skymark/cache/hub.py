@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from skymark.model.errors import DataError, UnknownNameError
-from skymark.model.venv import needs
+from skymark.resources import needs
 
 HUB = "hf://"
 COPY = "refs/convert/parquet"

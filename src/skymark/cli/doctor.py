@@ -119,7 +119,7 @@ def print_checkup(found: Checkup) -> None:
 
 def _needs(provider: Provider) -> list[str]:
     """Return a provider's needs in lines; the way there only where it is not enabled."""
-    from skymark.cloud import sky_program
+    from skymark.cloud import advice_for_here, sky_program
 
     access = provider.access
     if access is None:
@@ -129,7 +129,7 @@ def _needs(provider: Provider) -> list[str]:
         places = " or ".join((*access.credentials, *access.variables))
         lines.append(f"  credentials: {places}")
         check = f"{sky_program()} check {provider.name}"
-        lines.append(f"  how: {access.setup}; then `{check}`, which says why not")
+        lines.append(f"  how: {advice_for_here(access.setup)}; then `{check}`, which says why not")
     lines.append(f"  least privilege: {access.privilege}")
     if access.quota is not None:
         lines.append(f"  quota: {access.quota}")

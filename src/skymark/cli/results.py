@@ -22,6 +22,7 @@ from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError,
 from skymark.model.record import Status
 from skymark.model.sizes import count_of
 from skymark.references import load_object
+from skymark.resources import install_line
 from skymark.rundir.layout import SUMS
 from skymark.rundir.newest import newest_run
 from skymark.rundir.reader import Run, open_run, read_manifest
@@ -105,7 +106,7 @@ def show(run: Run, *, json: bool, wide: bool = False) -> None:
 def write_page(run: Run) -> str:
     """Write a run's report.html, and return a line that says where it is or what is missing."""
     if find_spec("jinja2") is None:
-        return "no report.html: it needs jinja2, run: pip install 'skymark[report]'"
+        return f"no report.html: it needs jinja2, run: {install_line('report')}"
     from skymark.report.html import write_html
 
     path = run.directory / PAGE
@@ -332,7 +333,7 @@ def _store(directory: Path, address: str, wait_s: float, *, json: bool) -> int:
         (stored,) = storing.finish(wait_s, note)
     say_what_was_stored([stored], directory)
     if json:
-        rows = {**asdict(stored), "damaged": damaged}
+        rows = {**asdict(stored), "not_sent": damaged}
         print_json(json_module.dumps(rows, indent=1))
     if damaged:
         say(_not_sent(damaged, directory))

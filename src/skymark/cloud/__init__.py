@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         status,
     )
     from skymark.cloud.own_venv import cloud_venv, has_skypilot, make_cloud_venv, program_there
-    from skymark.cloud.sky.client import sky_program
+    from skymark.cloud.sky.client import advice_for_here, sky_program
     from skymark.cloud.sky.clusters import LiveMachine
     from skymark.cloud.sky.jobs import JobEnd, QueuedJob, queued_jobs
     from skymark.cloud.sky.ssh import copy, shell
@@ -71,7 +71,7 @@ _PLACES = {
         "status",
     ),
     "own_venv": ("cloud_venv", "has_skypilot", "make_cloud_venv", "program_there"),
-    "sky.client": ("sky_program",),
+    "sky.client": ("advice_for_here", "sky_program"),
     "sky.clusters": ("LiveMachine",),
     "sky.jobs": ("JobEnd", "QueuedJob", "queued_jobs"),
     "sky.ssh": ("copy", "shell"),
@@ -97,6 +97,7 @@ __all__ = [
     "Retrieved",
     "Submitted",
     "SubmittedParts",
+    "advice_for_here",
     "cancel",
     "check_up",
     "cloud_venv",

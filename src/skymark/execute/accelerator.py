@@ -33,6 +33,7 @@ from skymark.model.errors import UsageError
 from skymark.model.machine import SIMULATED, Platform, Target, usual_target
 from skymark.model.record import Cause
 from skymark.model.venv import VenvSpec
+from skymark.resources import install_line
 from skymark.suite.contract import SeenBy
 
 CUDA_VARIABLE = "SKYMARK_CUDA"
@@ -149,7 +150,7 @@ def require_accelerator(
     if not seen:
         raise UsageError(
             f"neither JAX nor torch is installed for {python}, so skymark cannot check the "
-            f"{name}; pip install 'skymark[{platform}]', or leave out --env current"
+            f"{name}; run: {install_line(platform)}, or leave out --env current"
         )
     for library, fault in seen.items():
         if fault is not None:

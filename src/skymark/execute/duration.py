@@ -148,11 +148,10 @@ def require_time(plan: Plan, time: RunTime) -> None:
     least_s = time.least_rounds.low_s
     if plan.allotment is None or least_s <= plan.allotment.time_s:
         return
+    rounds, cells = count_of(plan.bounds.min_rounds, "round"), count_of(time.cells, "cell")
     raise UsageError(
-        f"the time of {plan.allotment.time_s:g} s is too short: each of "
-        f"{count_of(time.cells, 'cell')} needs {count_of(plan.bounds.min_rounds, 'round')}, which "
-        f"take at least {least_s:.0f} s; give a "
-        "longer --time, or fewer scenarios or adapters"
+        f"the time of {plan.allotment.time_s:g} s is too short for {rounds} of {cells}, which take "
+        f"at least {least_s:.0f} s; give a longer --time, or fewer scenarios or adapters"
     )
 
 

@@ -13,6 +13,7 @@ from skymark.model.errors import (
     StoreUnavailableError,
 )
 from skymark.model.manifest import Manifest
+from skymark.model.requests import DEFAULT_RESULTS
 from skymark.rundir.directory import RunDirectory, require_same_plan
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.mending import damaged_logs, damages, mend
@@ -42,7 +43,7 @@ def begin_or_resume(
     announce: Callable[[str], None],
     *,
     resume: bool,
-    within: Path,
+    within: Path = DEFAULT_RESULTS,
 ) -> RunDirectory:
     """Return the directory of a new run, or of the same plan's run that continues.
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from pydantic import Field
 
 from skymark.model.base import Frozen
-from skymark.model.errors import DataError
 from skymark.model.machine import Target
 
 # A text, because a quoted word of a suite's own would stand for its adapter (tests/unit/test_seam).
@@ -46,20 +42,3 @@ class VenvSpec(Frozen):
     def built_for(self, target: Target) -> VenvSpec:
         """Return the venv for a target; itself without a variant for it."""
         return self.variants.get(target, self)
-
-
-@contextmanager
-def needs(module: str) -> Iterator[None]:
-    """Replace the import error of a missing library by the command that installs it.
-
-    Raises:
-        DataError: importing the module failed because it is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise DataError(
-            f"this data needs {module}, which is not installed; run: uv pip install 'skymark[data]'"
-        ) from error

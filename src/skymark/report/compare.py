@@ -368,11 +368,23 @@ def _cells(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
         yield f"the settings or definition of {named}{more} differ"
 
 
+EFFORT_WORDS = {
+    "name": "effort",
+    "min_rounds": "the least number of rounds",
+    "max_rounds": "the largest number of rounds",
+    "target_relative_interval": "the target of the interval",
+    "cell_timeout_s": "the time limit of a round in seconds",
+    "limits": "the work of a round",
+}
+
+
 def _remarks(before: Run, after: Run) -> Iterator[str]:
     """Yield differences that do not forbid a comparison."""
     one, other = before.manifest, after.manifest
-    if one.effort != other.effort:
-        yield f"effort is {one.effort.name} and {other.effort.name}"
+    for name, old, new in _fields(one.effort, other.effort):
+        # A name stands for all other fields.
+        if name == "name" or one.effort.name == other.effort.name:
+            yield f"{EFFORT_WORDS[name]} is {old} and {new}"
     if one.plan.allotment != other.plan.allotment:
         yield f"time is {_time_of(one)} and {_time_of(other)}"
     if one.machine.system != other.machine.system:

@@ -20,6 +20,7 @@ from skymark.report.chart import (
 )
 from skymark.report.ranking_table import Row, ranked
 from skymark.report.text import plain, writer
+from skymark.resources import install_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,9 +65,7 @@ def write_figures(run: Run, directory: Path) -> list[Path]:
     try:
         from matplotlib import rc_context
     except ModuleNotFoundError as error:
-        raise SkymarkError(
-            "figures need matplotlib; run: pip install 'skymark[figures]'"
-        ) from error
+        raise SkymarkError(f"figures need matplotlib; run: {install_line('figures')}") from error
     written: dict[str, Path] = {}
     # A sign that no font has is shown as a box, which needs no warning.
     with rc_context(dict(STYLE)), warnings.catch_warnings(action="ignore"):

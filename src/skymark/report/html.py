@@ -12,6 +12,7 @@ from skymark.plain_files import write_whole
 from skymark.report import text
 from skymark.report.page import anchor_of, page_of
 from skymark.report.text import MOST_SHOWN
+from skymark.resources import install_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,7 @@ def page_environment() -> Environment:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ModuleNotFoundError as error:
-        raise SkymarkError("a page needs jinja2; run: pip install 'skymark[report]'") from error
+        raise SkymarkError(f"a page needs jinja2; run: {install_line('report')}") from error
     environment = Environment(
         loader=PackageLoader("skymark.report"),
         autoescape=True,

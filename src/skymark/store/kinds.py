@@ -26,8 +26,8 @@ class ClientLibrary:
     """Client library of a kind of store."""
 
     module: str
-    install: str
-    """The command that installs it."""
+    install: Callable[[], str]
+    """Returns the command that installs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +131,7 @@ class StoreKind:
     def _require_client(self, url: str) -> None:
         if self.client is not None and find_spec(self.client.module) is None:
             raise UsageError(
-                f"{url} needs {self.client.module}, which is not installed; {self.client.install}"
+                f"{url} needs {self.client.module}, which is not installed; {self.client.install()}"
             )
 
 

@@ -201,6 +201,7 @@ def test_a_provider_without_credentials_is_told_where_to_put_them_and_the_least_
     assert "user read, machines read, instances read and write, nothing else" in text
     assert "credentials: ~/.lambda_cloud/lambda_keys" not in text
     assert "machines can be hired" in text
+    assert f"how: uv pip install --python {sys.executable} 'skypilot[vast]', make a key" in text
 
 
 def test_a_machine_that_is_left_over_is_no_good_state_and_its_price_and_end_are_told(

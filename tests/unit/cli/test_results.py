@@ -14,6 +14,7 @@ from skymark.cli import results
 from skymark.cli.main import main
 from skymark.model.record import Status
 from skymark.report.verdicts import verdicts_of
+from skymark.resources import install_line
 from skymark.rundir.newest import point_at
 from skymark.rundir.reader import open_run, read_record
 
@@ -74,7 +75,7 @@ def test_without_jinja2_the_run_is_shown_all_the_same(run, capsys, monkeypatch):
     monkeypatch.setattr(results, "find_spec", lambda name: None)
     (run / "report.html").unlink(missing_ok=True)
     assert main(["report", str(run)]) == 0
-    assert "pip install 'skymark[report]'" in capsys.readouterr().err
+    assert f"it needs jinja2, run: {install_line('report')}" in capsys.readouterr().err
     assert not (run / "report.html").exists()
 
 

@@ -79,7 +79,11 @@ def test_a_dry_run_ends_the_server_that_it_started_and_no_other(server, before, 
 
 
 def test_a_dry_run_that_fails_ends_its_server_too(server):
-    with pytest.raises(KeyError), client.new_server_ended():
-        server["runs"] = True
+    @client.leaves_no_server
+    def launch(*, dry_run):
+        server["runs"] = dry_run
         raise KeyError
+
+    with pytest.raises(KeyError):
+        launch(dry_run=True)
     assert server["runs"] is False

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -121,6 +122,18 @@ def test_what_does_not_change_speed_is_remarked_only(build: Build, make: ModuleT
         "effort is quick and standard",
         "system is Linux 6.8.0 and Linux 6.9.0",
         "skymark is 0.1.0 and 0.2.0",
+    )
+
+
+def test_two_efforts_of_one_name_are_told_apart_by_what_differs(build: Build) -> None:
+    after = build("b")
+    plan = after.manifest.plan
+    more = plan.effort.model_copy(update={"min_rounds": 7, "cell_timeout_s": 9.0})
+    manifest = after.manifest.model_copy(update={"plan": plan.model_copy(update={"effort": more})})
+    differs = compare_runs(build("a"), replace(after, manifest=manifest)).differs
+    assert differs == (
+        f"the least number of rounds is {plan.effort.min_rounds} and 7",
+        f"the time limit of a round in seconds is {plan.effort.cell_timeout_s} and 9.0",
     )
 
 

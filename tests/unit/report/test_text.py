@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skymark.model.duration import Span
 from skymark.model.metric import Figure, Metric, Shown
+from skymark.model.sizes import count_of
 from skymark.report import text
 from skymark.report.chart import linear_axis, log_axis
 from skymark.report.markdown import code_span, markdown
@@ -182,3 +184,27 @@ def test_a_code_span_is_longer_fenced_than_any_run_of_backticks_in_it(text_: str
 )
 def test_keys_in_addresses_are_not_shown(written: str, shown: str) -> None:
     assert text.without_credentials(written) == shown
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [
+        ((240, 300, 360), "about 5 min 0 s (4 min 0 s to 6 min 0 s)"),
+        ((240, 1680, 31 * 3600), "roughly 28 min"),
+        ((0, 4.76, 300), "roughly 5 s"),
+        ((0, 0.2, 300), "roughly 1 s"),
+        ((60, 9000, 90000), "roughly 2 h"),
+    ],
+)
+def test_a_range_that_tells_nothing_is_left_out(
+    span: tuple[float, float, float], said: str
+) -> None:
+    low_s, expected_s, high_s = span
+    assert text.about(Span(low_s=low_s, expected_s=expected_s, high_s=high_s)) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0 cells"), (1, "1 cell"), (2, "2 cells"), (12345, "12,345 cells")]
+)
+def test_a_number_of_things_has_the_form_of_its_noun(number: int, said: str) -> None:
+    assert count_of(number, "cell") == said

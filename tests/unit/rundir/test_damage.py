@@ -109,7 +109,7 @@ def test_a_lost_manifest_is_made_anew_from_the_plan_and_the_records(run, damage)
         elif damage == "fifo":
             os.mkfifo(path)
     (said,) = mend(run.path, manifest, {})
-    assert "made anew from the plan and 1 records" in said
+    assert "made anew from the plan and 1 record" in said
     assert open_run(run.path).missing == ()
 
 

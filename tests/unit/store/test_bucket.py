@@ -503,5 +503,5 @@ def test_a_profile_without_boto3_is_refused_with_what_is_missing(prefix, monkeyp
 def test_without_obstore_a_bucket_is_refused_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.setitem(sys.modules, "obstore.store", None)
-    with pytest.raises(UsageError, match=r"pip install 'skymark\[bucket\]'"):
+    with pytest.raises(UsageError, match=r"uv pip install .*\[bucket\]"):
         open_store("s3://b", "run-1")

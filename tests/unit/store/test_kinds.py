@@ -106,7 +106,7 @@ def test_a_store_whose_client_is_not_installed_is_refused_with_the_command(tmp_p
         lister=lambda _: pytest.fail("it was listed"),
         outlives_machine=True,
         leaves_machine=lambda _: True,
-        client=ClientLibrary("no_such_client", "pip install far"),
+        client=ClientLibrary("no_such_client", lambda: "pip install far"),
     )
     for use in (lambda: kind.open("far://x", "r"), lambda: kind.open_run("far://x/r")):
         with pytest.raises(UsageError, match="pip install far"):

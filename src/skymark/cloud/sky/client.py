@@ -220,7 +220,7 @@ def answer_of(provider: str, question: Callable[[], Any]) -> Any:
 def short(error: BaseException) -> str:
     """Return an error's text on one line, without colours, of a readable length."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error) or type(error).__name__)
-    text = _advice_for_here(" ".join(plain.split()))
+    text = advice_for_here(" ".join(plain.split()))
     if len(text) <= FIRST_CHARACTERS + LAST_CHARACTERS:
         return text
     return f"{text[:FIRST_CHARACTERS]} … {text[-LAST_CHARACTERS:]}"
@@ -234,7 +234,7 @@ class OwnWords:
 
     def write(self, text: str) -> int:
         """Write text and return its length."""
-        self._log.write(_advice_for_here(text))
+        self._log.write(advice_for_here(text))
         return len(text)
 
     def flush(self) -> None:
@@ -256,7 +256,7 @@ def response_of(asked: Any, log: TextIO, timeout_s: float | None = None) -> Any:
     return in_background(lambda: sdk().stream_and_get(asked, output_stream=stream), timeout_s)
 
 
-def _advice_for_here(text: str) -> str:
+def advice_for_here(text: str) -> str:
     """Return SkyPilot's advice with commands that work here: it is in a venv of its own."""
     text = re.sub(OWN, "skymark ", text)
     text = re.sub(OTHERS, f"{sky_program()} ", text)

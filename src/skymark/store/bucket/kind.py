@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from skymark.references import imported_when_called
+from skymark.resources import install_line
 from skymark.store.bucket.address import (
     ENDPOINT_VARIABLES,
     KEY_VARIABLES,
@@ -20,5 +23,5 @@ BUCKET = StoreKind(
     outlives_machine=True,
     leaves_machine=lambda _: True,
     variables=(*KEY_VARIABLES, "AWS_SESSION_TOKEN", *REGION_VARIABLES, *ENDPOINT_VARIABLES),
-    client=ClientLibrary("obstore", "pip install 'skymark[bucket]'"),
+    client=ClientLibrary("obstore", partial(install_line, "bucket")),
 )

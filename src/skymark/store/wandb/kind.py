@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from skymark.references import imported_when_called
+from skymark.resources import install_line
 from skymark.store.kinds import ClientLibrary, StoreKind, Variables
 
 KEY_VARIABLE = "WANDB_API_KEY"
@@ -39,5 +42,5 @@ WANDB = StoreKind(
     variables=(KEY_VARIABLE, "WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT", "WANDB_MODE"),
     has_credentials=_has_key,
     key_check=imported_when_called("skymark.store.wandb.key:check_key"),
-    client=ClientLibrary("wandb", "pip install 'skymark[wandb]'"),
+    client=ClientLibrary("wandb", partial(install_line, "wandb")),
 )

@@ -26,7 +26,7 @@ Deadline of set-up and run 1 h 30 min: expected 2.58 USD, at most 3.87 USD, on t
 | 2 × 1x-H100 (H100:1) | vast Texas, US, NA | spot | 3.74 (on demand) | 1.87 | 3.74 | 5.61 |
 
 Paid for 30 min 0 s to 1 h 30 min, expected 1 h 0 min: machine 0 ms, set-up 0 ms, run 1 h 0 min, \
-end 0 ms. 5 of 12 cells are known from earlier runs.
+end 0 ms. Times of 5 of 12 cells come from earlier runs.
 
 Prices are of SkyPilot's catalogue of 2026-10-03, without disk and network traffic.
 

@@ -135,7 +135,7 @@ def test_what_a_machine_does_not_give_comes_from_its_store_as_far_as_it_is_there
     first, where, missing = came.problems
     assert first == "gone"
     assert where.startswith(f"skymark downloaded the part that zip://{tmp_path}")
-    assert "1 planned cells have no record" in missing
+    assert "1 planned cell without a record" in missing
     assert came.safe is safe, "a machine that may have more is kept"
 
 

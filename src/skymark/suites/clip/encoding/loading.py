@@ -21,6 +21,7 @@ from typing import Any
 
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError, LibraryAbsentError, UnknownNameError, UsageError
+from skymark.resources import install_line
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
 from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
@@ -89,7 +90,7 @@ def import_open_clip() -> None:
         if error.name not in {"torch", "torchvision", "open_clip"}:
             raise
         raise LibraryAbsentError(
-            "open_clip is not installed here; run: pip install 'skymark[clip]'"
+            f"open_clip is not installed here; run: {install_line('clip')}"
         ) from error
     finally:
         gc.freeze()

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from skymark.image_formats import opened_image
 from skymark.model.errors import DataError
-from skymark.model.venv import needs
+from skymark.resources import needs
 from skymark.suites.loading.dataset.tabular import MISSING
 
 LARGEST_ID = 1 << 63

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from skymark.model.errors import DataError
-from skymark.model.venv import needs
+from skymark.resources import needs
 from skymark.suites.loading.dataset.clips import mp4_bytes
 from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sounds import flac_bytes, speech, speech_like, wav_bytes
@@ -333,7 +333,7 @@ def test_labels_and_texts_of_another_kind_are_named(tmp_path, value, reason):
 
 
 def test_an_absent_library_says_how_to_get_it():
-    advice = r"needs nowhere, .* uv pip install 'skymark\[data\]'"
+    advice = r"needs nowhere, .* run: uv pip install .*\[data\]"
     with pytest.raises(DataError, match=advice), needs("nowhere"):
         importlib.import_module("nowhere")
     with pytest.raises(ModuleNotFoundError), needs("nowhere"):

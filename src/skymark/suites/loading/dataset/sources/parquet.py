@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, ClassVar
 from skymark.cache.hub import HUB, chosen_tables, downloaded, parquet_tables, parse, reached
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
-from skymark.model.venv import needs
 from skymark.parquet_pages import largest_dictionary
+from skymark.resources import needs
 from skymark.suites.loading.dataset.sources.data_source import LARGEST_VALUE_BYTES, DataSource, Row
 
 MOST_ROWS_AT_ONCE = 1024
