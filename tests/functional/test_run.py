@@ -125,7 +125,9 @@ def test_each_library_ran_in_the_version_that_is_pinned_for_it(four):
 
 
 def test_standard_output_is_json_and_nothing_else_and_progress_is_not_in_it(four):
-    records = [Record.model_validate(one) for one in json.loads(four.stdout)]
+    told = json.loads(four.stdout)
+    assert told["run_id"] == four.output.name
+    records = [Record.model_validate(one) for one in told["records"]]
     assert {record.cell.id: record for record in records} == four.records
     assert "results in" in four.stderr
 

@@ -55,7 +55,7 @@ def test_a_run_is_stored_read_back_and_fetched_as_it_was(skymark, tmp_path, stor
     assert ran.manifest.stores == (f"{address}/out",)
     fetched = skymark("fetch", f"{address}/out", "back", **variables)
     assert fetched.status == 0, fetched.stderr
-    assert fetched.stdout == "back: 1 records\n"
+    assert fetched.stdout == "back: 1 record\n"
     assert digests(tmp_path / "back") == digests(ran.output)
     shown = skymark("report", "back")
     assert shown.status == 0

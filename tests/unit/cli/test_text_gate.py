@@ -18,7 +18,9 @@ EXCEPTIONS = {
     "src/skymark/report/results.py": {"rich.console.Console"},
     # Streams handed to `plain_stream`, or asked whether they are a terminal.
     "src/skymark/cli/terminal.py": {"sys.stderr"},
-    "src/skymark/cli/execute.py": {"sys.stdout"},
+    "src/skymark/cli/execute.py": {"sys.stdout", "sys.stderr"},
+    "src/skymark/cli/rehearse.py": {"sys.stderr"},
+    "src/skymark/cli/rented_ends.py": {"sys.stderr"},
     "src/skymark/cli/machines.py": {"sys.stdout"},
     # Flushed, while an error can still be told.
     "src/skymark/cli/main.py": {"sys.stdout"},

@@ -136,7 +136,9 @@ def resume(root, store, name):
     storing = Storing(stores, root)
     try:
         held = held_in(stores, ignore)
-        return begin_or_resume(root, manifest, held, storing, ignore, resume=True)
+        return begin_or_resume(
+            root, manifest, held, storing, ignore, resume=True, within=root.parent
+        )
     finally:
         storing.close()
 

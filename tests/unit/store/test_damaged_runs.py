@@ -60,7 +60,9 @@ def resume(run, *stores):
     storing = Storing(addressed, run.path)
     try:
         held = held_in(addressed, told.append)
-        found = begin_or_resume(run.path, manifest, held, storing, told.append, resume=True)
+        found = begin_or_resume(
+            run.path, manifest, held, storing, told.append, resume=True, within=run.path.parent
+        )
     finally:
         storing.close()
     return found, told
