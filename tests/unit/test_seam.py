@@ -16,8 +16,8 @@ from skymark.suite.registry import GROUP
 
 ROOT = Path(__file__).parents[2]
 SUITES = ROOT / "src" / "skymark" / "suites"
-PLAIN_UNITS = {"MB/s"}
-"""Headings that anybody may say, of a network, say."""
+PLAIN_UNITS = {"MB/s", "memory"}
+"""Headings that anybody may say, of a network or a machine."""
 
 
 @cache

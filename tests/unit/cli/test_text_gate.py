@@ -23,7 +23,7 @@ EXCEPTIONS = {
     "src/skymark/cli/rented_ends.py": {"sys.stderr"},
     "src/skymark/cli/machines.py": {"sys.stdout"},
     # Flushed, while an error can still be told.
-    "src/skymark/cli/main.py": {"sys.stdout"},
+    "src/skymark/cli/main.py": {"sys.stdout", "sys.stderr"},
     # Processes of skymark's own, which tell the process that started them: a port, a word, JSON.
     "src/skymark/suites/loading/dataset/object_server.py": {"sys.stdout"},
     "src/skymark/execute/device_program.py": {"sys.stdout"},

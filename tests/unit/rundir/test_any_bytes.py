@@ -136,9 +136,7 @@ def resume(root, store, name):
     storing = Storing(stores, root)
     try:
         held = held_in(stores, ignore)
-        return begin_or_resume(
-            root, manifest, held, storing, ignore, resume=True, within=root.parent
-        )
+        return begin_or_resume(root, manifest, held, storing, ignore, resume=True)
     finally:
         storing.close()
 

@@ -60,9 +60,7 @@ def resume(run, *stores):
     storing = Storing(addressed, run.path)
     try:
         held = held_in(addressed, told.append)
-        found = begin_or_resume(
-            run.path, manifest, held, storing, told.append, resume=True, within=run.path.parent
-        )
+        found = begin_or_resume(run.path, manifest, held, storing, told.append, resume=True)
     finally:
         storing.close()
     return found, told
@@ -135,7 +133,7 @@ def test_a_manifest_is_made_anew_without_any_store(run):
     (run.path / "manifest.json").write_bytes(b"")
     found, told = resume(run)
     assert found.record(cell_of()) is not None
-    assert "made anew from the plan and 1 records" in told[0]
+    assert "made anew from the plan and 1 record" in told[0]
 
 
 @pytest.mark.parametrize("where", ["root", "folder", "file"])
