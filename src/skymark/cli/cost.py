@@ -53,8 +53,8 @@ def cost(
     ] = None,
     json: Annotated[Json, Parameter(group=WHERE)] = False,
     format: Annotated[
-        Literal["table", "github"],
-        Parameter(group=WHERE, help="github: Markdown for a pull request's comment."),
+        Literal["table", "md", "github"],
+        Parameter(group=WHERE, help="md or github: Markdown for a comment on a pull request."),
     ] = "table",
 ) -> int:
     """Estimate the price of a run on a rented machine.
@@ -94,7 +94,7 @@ def cost(
         notes.append(idle)
     if json:
         print_json(json_module.dumps(as_json(quote), indent=1))
-    elif format == "github":
+    elif format in {"md", "github"}:
         print_plain(as_markdown(quote, limits.max_cost, notes))
     else:
         print_quote(quote, notes)

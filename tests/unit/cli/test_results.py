@@ -131,3 +131,22 @@ def test_a_table_that_cannot_be_written_is_an_error_that_says_so(run, tmp_path, 
     there = tmp_path / "absent" / f"run.{kind}"
     assert main(["export", str(run), "--to", str(there)]) == 2
     assert f"cannot write {there}: No such file or directory; name" in capsys.readouterr().err
+
+
+def test_what_was_written_and_fetched_is_json_on_request(run, tmp_path, capsys):
+    def printed(*words, status=0):
+        assert main([*words, "--json"]) == status
+        return json.loads(capsys.readouterr().out)
+
+    to = tmp_path / "figures.csv"
+    assert printed("export", str(run), "--to", str(to)) == {"files": [str(to)], "cells_left_out": 0}
+    benchmarks = printed("export", str(run), "--to", "pytest-benchmark")
+    assert benchmarks["cells_left_out"] == len(open_run(run).manifest.cells) - len(ok_records(run))
+    (tmp_path / "store").mkdir()
+    address = f"file://{tmp_path / 'store'}"
+    stored = printed("export", str(run), "--to", address)
+    assert (stored["problem"], stored["not_sent"]) == (None, {})
+    fetched = printed("fetch", f"{address}/run-v3", str(tmp_path / "copy"))
+    assert (fetched["records"], fetched["differing"]) == (len(ids(run)), [])
+    pages = printed("site", str(run), "--output", str(tmp_path / "pages"))
+    assert (Path(pages["index"]).is_file(), pages["runs"]) == (True, 1)

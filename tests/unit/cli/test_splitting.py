@@ -52,7 +52,7 @@ def test_a_split_is_shown_for_programs(capsys):
     assert [one["rank"] for one in found["workers"]] == [0, 1, 2, 3]
     items = [item for one in found["workers"] for item in one["items"]]
     assert items == [1, 2, 3]
-    assert "1 of 4 workers take nothing" in " ".join(found["reasons"])
+    assert "1 of 4 workers takes nothing" in " ".join(found["reasons"])
 
 
 def test_the_reasons_are_told_beside_the_table(capsys):
