@@ -134,6 +134,13 @@ def cloud_tests(session: nox.Session) -> None:
 
 
 @nox.session
+def libraries(session: nox.Session) -> None:
+    """Verify every library in every scenario (half an hour); `tests_all` does every second pair."""
+    tests = ("tests/functional/test_libraries.py", "-k", "can_do", "--all-pairs")
+    session.run("python", "-m", "pytest", *PROCESSES, *tests, *session.posargs)
+
+
+@nox.session
 def following(session: nox.Session) -> None:
     """Count the functions that an option passes on its way to SkyPilot: nox -s following."""
     python = cloud_venv(session)

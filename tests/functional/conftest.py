@@ -29,6 +29,11 @@ WITH_COVERAGE = {
 venv only."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    help = "every scenario of every library, not every second one (nox -s libraries)"
+    parser.addoption("--all-pairs", action="store_true", help=help)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def coverage_where_it_tells_something(request: pytest.FixtureRequest) -> Iterator[None]:
     """Count no lines elsewhere: a command takes seven tenths longer, and others have them."""
