@@ -29,7 +29,7 @@ def skymark(tmp_path, monkeypatch, capsys):
         (("--scenarios", "CV-1:smal"), ["'smal'", "Did you mean 'small'?"]),
         (("--scenarios", "tier-9"), ["tier-9", "tier-1"]),
         (("--adapters", "pytroch"), ["unknown adapter 'pytroch'", "Did you mean 'pytorch'?"]),
-        (("--adapters", "Google Grian"), ["Did you mean 'Google Grain'?"]),
+        (("--adapters", "Google Grian"), ["Did you mean 'grain'?"]),
         (("--adapters", "./nowhere.py:Loader"), ["no file", "nowhere.py"]),
         (("--profile", "ci_gpu"), ["unknown profile 'ci_gpu'", "Did you mean"]),
         (("--rounds", "0"), ["--rounds", "Must be >= 1"]),
