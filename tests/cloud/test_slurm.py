@@ -75,7 +75,7 @@ def test_a_launch_on_it_brings_results_home_and_gives_the_job_back(
     assert launched.status == 0, launched.output
     assert "gpu 0 of rank 0" in launched.output
     assert "a secret of 40 characters" in launched.output
-    (run,) = results.iterdir()
+    (run,) = (path for path in results.iterdir() if not path.is_symlink())
     manifest = RunDirectory(run).manifest()
     assert (manifest.finished, manifest.counts, manifest.price_usd) == (True, {"ok": 1}, None)
     assert not cluster.run("squeue --noheader --states R").stdout.strip()

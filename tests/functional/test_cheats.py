@@ -109,7 +109,7 @@ def records(tmp_path_factory) -> dict[tuple[str, str], Record]:
         output = directory / scenario
         done = said_by(directory, "run", "--plan", str(plan), "--json", "--output", str(output))
         assert done.returncode == 1, done.stderr
-        for record in map(Record.model_validate, json.loads(done.stdout)):
+        for record in map(Record.model_validate, json.loads(done.stdout)["records"]):
             found[scenario, record.cell.adapter] = record
     return found
 

@@ -16,7 +16,7 @@ from skymark.suites.loading.suite import venv_of
 from tests.functional.conftest import run_in
 
 FRAMEWORKS = {"grain": "jax", "pytorch": "torch", "tfdata": "tensorflow"}
-OF_THEIR_OWN = ("spdl", "ray", "dali", "deeplake")
+OF_THEIR_OWN = ("dali", "deeplake")
 """Libraries of the host, which have PyTorch for this."""
 
 
