@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from skymark.execute import process
+from skymark.execute import process, worker_pool
 from skymark.execute.asking import Interpreters
 from skymark.execute.measurer import Measurer
 from skymark.execute.partition.shard import Shard
@@ -78,6 +78,12 @@ def bed(tmp_path: Path) -> Bed:
 def time_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers leave by themselves on a busy machine, too."""
     monkeypatch.setattr(process, "GRACE_S", 60.0)
+
+
+@pytest.fixture(autouse=True)
+def memory_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep parents whatever other programs leave of this machine's memory."""
+    monkeypatch.setattr(worker_pool, "_free_share", lambda: 1.0)
 
 
 @pytest.fixture

@@ -85,6 +85,21 @@ def test_one_that_died_meanwhile_is_replaced(pool, kind, log):
     worker.end()
 
 
+def test_where_memory_is_short_only_parents_without_a_worker_are_ended(
+    pool, kind, log, monkeypatch
+):
+    pool.start_ahead(kind, "forks-idle", [cell_of("forks-idle")], log)
+    (idle,) = started()
+    cell = cell_of("forks-a")
+    worker = pool.take_beside(kind, "forks-a", cell, log)
+    worker.await_ready()
+    monkeypatch.setattr("skymark.execute.worker_pool.LEAST_FREE", 1.1)
+    pool.start_ahead(kind, "b", [NEXT], log)
+    assert idle not in started()
+    assert worker.measure(cell, 0, EFFORT, log).told.result.timed_ns > 0
+    worker.end()
+
+
 def test_one_is_started_ahead_at_a_time_and_closing_ends_it(pool, kind, log):
     pool.start_ahead(kind, "b", [NEXT], log)
     pool.start_ahead(kind, "b", [NEXT], log)

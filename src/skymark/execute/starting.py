@@ -121,6 +121,8 @@ class WorkerParent:
         """Whether any of its workers has got a request to measure."""
         self.output = WorkerOutput(log)
         """Output of the parent and of its worker."""
+        self._worker: ForkedWorker | None = None
+        """Its latest worker."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             control = ("--control", str(theirs.fileno()))
@@ -148,6 +150,11 @@ class WorkerParent:
         """Whether it is alive without a known obstacle to another worker."""
         return self.is_running and self.obstacle is None
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether its worker runs."""
+        return self._worker is not None and self._worker.poll() is None
+
     def serve(self, log: Path, receive: int, send: int) -> ForkedWorker:
         """Request a worker, which begins when the library is imported; one at a time.
 
@@ -162,7 +169,8 @@ class WorkerParent:
         self.output.turn_to(log)
         packet = line_of(Serve(first=not self.has_measured)).encode()
         socket.send_fds(self._socket, [packet], [receive, send])
-        return ForkedWorker(self)
+        self._worker = ForkedWorker(self)
+        return self._worker
 
     def news(self, timeout_s: float) -> Serving | Ended | None:
         """Return its next message; None if none comes in time.

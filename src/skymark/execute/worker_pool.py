@@ -141,9 +141,10 @@ class WorkerPool:
         return None
 
     def _parent(self, key: Key, cell: Cell, log: Path) -> WorkerParent:
-        """Start a parent; if memory is short, end the least recently used parents first."""
-        while self._by_key and _free_share() < LEAST_FREE:
-            self._end(self._by_key.pop(next(iter(self._by_key))))
+        """Start a parent; if memory is short, end the least recently used idle parents first."""
+        idle = [key for key, parent in self._by_key.items() if not parent.is_in_use]
+        while idle and _free_share() < LEAST_FREE:
+            self._end(self._by_key.pop(idle.pop(0)))
         try:
             return WorkerParent(key[0], cell, log)
         except OSError as error:
