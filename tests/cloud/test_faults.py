@@ -78,7 +78,11 @@ def await_rounds(machine: Machine, eventually: Callable[..., None], least: int =
 
 
 def run_in(results: Path) -> Path:
-    (directory,) = (one for one in results.iterdir() if not one.name.startswith(".") and not one.is_symlink() and not one.is_symlink())
+    (directory,) = (
+        one
+        for one in results.iterdir()
+        if not one.name.startswith(".") and not one.is_symlink() and not one.is_symlink()
+    )
     return directory
 
 

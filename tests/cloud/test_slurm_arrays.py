@@ -191,7 +191,9 @@ def test_a_script_runs_without_sbatch_too(slurm: SlurmCluster) -> None:
     words = ["ci_cpu", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1"]
     sh(slurm, shlex.join(["skymark", "render", "slurm", *words, "--output", "here.sh"]))
     sh(slurm, "mkdir -p 'a b' && cd 'a b' && bash ../here.sh")
-    (run,) = (path for path in (slurm.machine.home / "a b" / "results").iterdir() if not path.is_symlink())
+    (run,) = (
+        path for path in (slurm.machine.home / "a b" / "results").iterdir() if not path.is_symlink()
+    )
     assert RunDirectory(run).manifest().finished
 
 

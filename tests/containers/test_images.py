@@ -112,7 +112,11 @@ def test_other_options_make_another_run_beside_the_first(secret_run, containers,
     first = run_in(results)
     done = containers.run(image, results, *SELECTION, "--seed", "8")
     assert done.returncode == 0, done.stderr
-    (second,) = [path for path in results.iterdir() if path.is_dir() and not path.is_symlink() and path != first]
+    (second,) = [
+        path
+        for path in results.iterdir()
+        if path.is_dir() and not path.is_symlink() and path != first
+    ]
     assert (second / "records" / f"{CELL}.json").exists()
     subprocess.run(["rm", "-r", second], check=True)
 
