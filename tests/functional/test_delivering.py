@@ -20,15 +20,26 @@ OF_THEIR_OWN = ("dali", "deeplake")
 """Libraries of the host, which have PyTorch for this."""
 
 
+SLUGS = {"ahead": (*FRAMEWORKS, *OF_THEIR_OWN), "plain": tuple(FRAMEWORKS)}
+
+
+@pytest.fixture(scope="module")
+def delivered(tmp_path_factory):
+    """A run to the device in each way to copy."""
+    return {
+        copies: run_in(
+            *(tmp_path_factory.mktemp(copies), "run", "--scenarios", "TAB-1:tiny"),
+            *("--adapters", *slugs, "numpy", "--deliver", "device"),
+            *("--set", f"copies={copies}", "--effort", "check", "--timeout", "300"),
+        )
+        for copies, slugs in SLUGS.items()
+    }
+
+
 @pytest.mark.libraries
-@pytest.mark.parametrize(("copies", "others"), [("ahead", OF_THEIR_OWN), ("plain", ())])
-def test_batches_go_to_the_device_of_each_framework_and_are_verified(tmp_path, copies, others):
-    slugs = (*FRAMEWORKS, *others)
-    ran = run_in(
-        *(tmp_path, "run", "--scenarios", "TAB-1:tiny", "--adapters", *slugs, "numpy"),
-        *("--deliver", "device", "--set", f"copies={copies}", "--effort", "check"),
-        *("--timeout", "300"),
-    )
+@pytest.mark.parametrize(("copies", "slugs"), SLUGS.items())
+def test_batches_go_to_the_device_of_each_framework_and_are_verified(delivered, copies, slugs):
+    ran = delivered[copies]
     assert ran.status == 0, ran.stderr
     records = {record.cell.adapter: record for record in ran.records.values()}
     for slug in slugs:
@@ -139,13 +150,10 @@ def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug, way):
 
 
 @pytest.mark.libraries
-def test_a_run_to_the_device_is_not_compared_with_one_to_the_host(tmp_path):
-    what = ("--scenarios", "TAB-1", "--adapters", "pytorch")
-    shared = (*what, "--effort", "check", "--timeout", "300")
-    for deliver in ("host", "device"):
-        (tmp_path / deliver).mkdir()
-        ran = run_in(tmp_path / deliver, "run", *shared, "--deliver", deliver)
-        assert ran.status == 0, ran.stderr
-    compared = run_in(tmp_path, "compare", "host/out", "device/out")
+def test_a_run_to_the_device_is_not_compared_with_one_to_the_host(delivered, tmp_path):
+    what = ("--scenarios", "TAB-1:tiny", "--adapters", "pytorch")
+    ran = run_in(tmp_path, "run", *what, "--effort", "check", "--timeout", "300")
+    assert ran.status == 0, ran.stderr
+    compared = run_in(tmp_path, "compare", "out", str(delivered["plain"].output))
     assert compared.status == 2
-    assert "the settings or definition of loading.TAB-1.small.pytorch differ" in compared.stderr
+    assert "the settings or definition of loading.TAB-1.tiny.pytorch differ" in compared.stderr
