@@ -1,5 +1,5 @@
 # One-line fronts to nox, in a virtual environment of skymark's own.
-PYTHON ?= python3
+PYTHON ?= $(notdir $(or $(shell command -v python3 || command -v python3.11),python3))
 VENV := .venv
 NOX := $(VENV)/bin/nox
 # Where Python may not write bytecode, each command would compile what it imports anew.
