@@ -37,6 +37,7 @@ NEEDS: dict[str, tuple[Callable[[], object], str]] = {
         "torchcodec and SPDL need FFmpeg's shared libraries: apt-get install ffmpeg",
     ),
     "rsync": (lambda: shutil.which("rsync"), "needs rsync: apt-get install rsync"),
+    "ssh": (lambda: shutil.which("ssh"), "needs ssh: apt-get install openssh-client"),
 }
 """Parts of a machine that tests are marked with: whether this one has them, and advice if not."""
 ELSEWHERE = {"needs", "libraries"}

@@ -65,7 +65,7 @@ def test_a_run_is_stored_read_back_and_fetched_as_it_was(skymark, tmp_path, stor
     assert "is not empty" in again.stderr
     nowhere = skymark("fetch", address, "other", **variables)
     assert nowhere.status == 2
-    assert "the runs there are out" in nowhere.stderr
+    assert "it has the runs out" in nowhere.stderr
 
 
 def test_another_machine_continues_from_the_store(skymark, tmp_path, store):

@@ -123,7 +123,9 @@ def _extract(revision: Revision, place: Path) -> None:
         reason = done.stderr.decode(errors="replace").strip()
         raise CacheError(f"git gives no files of {revision.short}: {reason}")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(place, filter="data")
+        # Before Python 3.11.4 there is no filter; git archives no path outside the tree.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(place)  # noqa: S202  # see above
 
 
 def _unknown(name: str) -> str:

@@ -99,6 +99,7 @@ def test_permission_denied_by_another_s_lock_is_told(library_cache):
     assert "a lock that another user made" in told.stdout
 
 
+@pytest.mark.needs("root")
 def test_no_space_left_is_told_before_a_build_and_explained(tmp_path):
     with small_disk(tmp_path / "disk", "2m") as disk:
         with pytest.raises(OSError, match="No space left on device"):

@@ -16,6 +16,7 @@ Host mine
 """
 
 
+@pytest.mark.needs("ssh")
 @pytest.mark.parametrize("key", ["~/.sky/generated/ssh-keys/mine.key", "/elsewhere/sky-key"])
 def test_a_key_is_looked_for_where_skypilot_means_it(tmp_path, monkeypatch, key):
     monkeypatch.setenv("HOME", str(tmp_path))  # another than the account's, which ssh goes by

@@ -17,6 +17,15 @@ from skymark.model.errors import UsageError
 from tests.other_user import OTHER_USER
 
 
+@pytest.fixture(autouse=True)
+def programs(tmp_path_factory, monkeypatch):
+    """Have both programs that fetch results, which these tests never run."""
+    place = tmp_path_factory.mktemp("programs")
+    for name in ("rsync", "ssh"):
+        (place / name).symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+
+
 def test_a_directory_that_is_there_or_can_be_made_will_do_and_nothing_stays_of_the_trial(tmp_path):
     for results in (tmp_path, tmp_path / "not" / "yet"):
         check_home(results)

@@ -47,6 +47,7 @@ def run_in(home, submission):
     return done.stdout
 
 
+@pytest.mark.needs("rsync")
 def test_every_machine_gets_all_of_the_directory(homes, source):
     send_source(CLUSTER, 2, source, "first")
     for home in homes:
@@ -55,6 +56,7 @@ def test_every_machine_gets_all_of_the_directory(homes, source):
         assert names == {"src", "src/mine.py", ".gitignore"}
 
 
+@pytest.mark.needs("rsync")
 def test_a_job_that_waits_keeps_its_source_when_the_next_one_is_sent(homes, source):
     send_source(CLUSTER, 2, source, "first")
     (source / "src" / "mine.py").write_text("print('two')\n")
@@ -100,6 +102,7 @@ def test_a_machine_that_says_too_much_has_said_nothing(homes):
     assert output_of(CLUSTER, ("head -c 100000000 /dev/zero",)) == ""
 
 
+@pytest.mark.needs("rsync")
 def test_what_is_copied_from_a_machine_is_the_user_s_own_and_leads_nowhere(homes, tmp_path):
     there = homes[0] / "copies"
     there.mkdir()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from signal import Signals
 
 import pytest
 
@@ -297,7 +298,7 @@ def test_a_told_task_lets_its_run_store_and_queues_up_again_near_the_limit_alone
 ):
     process = node(WORK_S="60")
     await_file(tmp_path / "begun")
-    subprocess.run(["kill", f"-{signal}", str(process.pid)], check=True)
+    process.send_signal(Signals[f"SIG{signal}"])
     status, said = ended(process, tmp_path)
     assert (status, (tmp_path / "told").exists()) == (130, True)
     assert (tmp_path / "scontrol").exists() is (signal == "USR1")
@@ -331,7 +332,7 @@ def test_a_task_that_is_told_before_it_knows_its_run_s_number_tells_it_all_the_s
 def test_a_limit_shorter_than_a_round_does_not_go_on_for_ever(node, tmp_path):
     process = node(WORK_S="60", SLURM_RESTART_COUNT="20")
     await_file(tmp_path / "begun")
-    subprocess.run(["kill", "-USR1", str(process.pid)], check=True)
+    process.send_signal(Signals.SIGUSR1)
     assert ended(process, tmp_path)[0] == 130
     assert not (tmp_path / "scontrol").exists()
 
@@ -354,7 +355,7 @@ def test_a_task_has_caches_by_its_job_s_id_which_go_with_it(told, node, tmp_path
     )
     if told:
         await_file(tmp_path / "begun")
-        subprocess.run(["kill", "-USR1", str(process.pid)], check=True)
+        process.send_signal(Signals.SIGUSR1)
     assert ended(process, tmp_path)[0] == (130 if told else 0)
     assert (tmp_path / "scontrol").exists() is told
     held = (tmp_path / "held").read_text()

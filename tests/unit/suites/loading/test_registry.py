@@ -100,7 +100,7 @@ def test_an_adapter_is_found_by_slug_or_display_name_and_keeps_its_version(name,
 def test_unknown_names_name_the_nearest():
     with pytest.raises(UnknownNameError, match="Did you mean 'NLP-1'"):
         scenario_class("NPL-1")
-    with pytest.raises(UnknownNameError, match="Did you mean 'Google Grain'"):
+    with pytest.raises(UnknownNameError, match="Did you mean 'grain'"):
         adapter_reference("Google Grian")
     with pytest.raises(UsageError, match="names no version"):
         adapter_reference("grain@")
