@@ -18,6 +18,7 @@ import yaml
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.rented_run import machine_file
 from skymark.rundir.directory import RunDirectory
+from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     ONE_CELL,
@@ -136,7 +137,7 @@ def test_a_launch_gets_what_the_options_of_sky_launch_say(
         skymark(client, "down", name)
     assert ended.status == 0, ended.output
     await_gone(client, name)
-    (run,) = (path for path in results.iterdir() if not path.is_symlink())
+    (run,) = runs_in(results)
     assert RunDirectory(run).manifest().counts == {"ok": 1}
 
 
@@ -217,7 +218,7 @@ def test_a_run_on_one_of_two_machines_and_half_a_card_comes_home(
     shows = ("--env", "SHOWN=yes", "--secret", f"HIDDEN={KEY}", "--output", str(tmp_path))
     done = skymark(client, "exec", NAME, *PLAN, *ROUNDS, *part, *shows)
     assert done.status == 0, done.output
-    (run,) = tmp_path.iterdir()
+    (run,) = runs_in(tmp_path)
     assert RunDirectory(run).manifest().counts == {"ok": 1}
     (job,) = [one for one in jobs(client) if one["name"] == "half"]
     assert "H100:0.5" in job["resources"]
@@ -337,7 +338,7 @@ def test_a_runner_that_is_given_the_directory_of_runs_is_what_collect_brings(
     assert "Job finished (status: SUCCEEDED)" in said
     brought = skymark(client, "collect", NAME, "--output", str(tmp_path))
     assert brought.status == 0, brought.output
-    (run,) = tmp_path.iterdir()
+    (run,) = runs_in(tmp_path)
     assert RunDirectory(run).manifest().effort.max_rounds == 2
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from skymark.cloud.machine_script import RESULTS
 from skymark.rundir.directory import RunDirectory
+from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, await_gone, launch, skymark
 
@@ -33,7 +34,7 @@ def test_an_idle_machine_is_set_up_runs_nothing_and_takes_runs(
         run = (*PLAN, *ROUNDS, "--output", str(tmp_path / "run"))
         done = skymark(client, "exec", "skymark-mine", *run)
         assert done.status == 0, done.output
-        (directory,) = (tmp_path / "run").iterdir()
+        (directory,) = runs_in(tmp_path / "run")
         assert RunDirectory(directory).manifest().counts == {"ok": 1}
     finally:
         skymark(client, "down", "skymark-mine")

@@ -20,6 +20,7 @@ from skymark.cloud.known_machines import recall
 from skymark.cloud.machine_script import RESULTS
 from skymark.model.errors import UsageError
 from skymark.rundir.directory import RunDirectory
+from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
 from tests.cloud.launches import (
     PLAN,
@@ -78,7 +79,7 @@ def launched(
         ended_s = time.time()
     arguments.stop()
     assert command.status == 0, command.output
-    (directory,) = results.iterdir()
+    (directory,) = runs_in(results)
     tables.add("nothing", count(client, look, command.cluster, directory))
     longest_s = ended_s - running.said_at_s("hiring skymark-")
     return Launched(command, results, RunDirectory(directory), arguments, longest_s)
@@ -223,7 +224,7 @@ def test_when_the_time_is_up_the_results_so_far_come_home(
     late = launch(client, SMALL, tmp_path, "--rounds", "800", *limits)
     assert late.status == 1, late.output
     assert "the time was up during the run" in late.output
-    (directory,) = tmp_path.iterdir()
+    (directory,) = runs_in(tmp_path)
     assert not RunDirectory(directory).manifest().finished
     row = count(client, look, late.cluster, directory, planned=800)
     tables.add("the deadline and the budget are used up", row)
@@ -366,7 +367,7 @@ def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_
     split = ("--split", "weighted:heavy=1x2,light=1x1", "--scenarios", "NLP-1:small", "PC-1:small")
     kept = launch(client, SMALL, results, *both, *split)
     assert kept.status == 0, kept.output
-    (first,) = results.iterdir()
+    (first,) = runs_in(results)
     assert RunDirectory(first).manifest().counts == {"ok": 6}
     hired = client.world.hired(kept.cluster)
     measured = {
@@ -380,7 +381,7 @@ def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_
     for again in [Running(client, *command), Running(client, *command)]:  # at the same moment
         ended = again.end()
         assert ended.status == 0, ended.output
-    more = set(results.iterdir()) - {first}
+    more = set(runs_in(results)) - {first}
     assert [RunDirectory(one).manifest().counts for one in more] == [{"ok": 1}, {"ok": 1}]
     jobs = json.loads(_said(skymark(client, "queue", kept.cluster, "--json")))
     assert [(job["id"], job["status"]) for job in jobs] == [

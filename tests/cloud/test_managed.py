@@ -15,6 +15,7 @@ import pytest
 from sky_rehearsal.lambda_cloud import BillLine
 from skymark.cloud.machine_script import TIMER
 from skymark.model.record import Status
+from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import open_run
 from skymark.store.kinds import runs_at
 from tests.cloud.conftest import Client
@@ -92,7 +93,7 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
     assert ended.status == 0, ended.output
     assert "2 machines worked one after another" in ended.output
 
-    (run,) = tmp_path.iterdir()
+    (run,) = runs_in(tmp_path)
     ((cell, rounds),) = rounds_in(run).items()
     assert cell == "loading.TAB-1.small.numpy"
     assert len(rounds) == LONG
@@ -139,7 +140,7 @@ def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
         os.kill(hanging.pid, signal.SIGSTOP)
         ended = running.end(timeout_s=900)
     assert ended.status == 1, ended.output
-    (run,) = tmp_path.iterdir()
+    (run,) = runs_in(tmp_path)
     assert f"skymark export {run} --to {store}" in ended.output
     row = count(watched, look, ended.cluster, run, planned=LONG)
     tables.add("the bucket hangs during a managed run", row)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.rented_run import machine_file
+from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
 from tests.cloud.launches import LastLook, bill_of, count, launching
 from tests.cloud.table import PROFILES, Launched, Tables
@@ -25,7 +26,7 @@ def test_a_profile_s_machine_is_gone_soon_after_its_results_are_home(
     home_s = running.said_at_s("results verified")
     ended = running.end()
     assert ended.status == 0, ended.output
-    (run,) = (path for path in results.iterdir() if not path.is_symlink())
+    (run,) = runs_in(results)
     row = count(client, look, ended.cluster, run)
     (line,) = bill_of(client, ended.cluster)
     assert (row.home, row.lost, row.left) == (1, 0, 0)

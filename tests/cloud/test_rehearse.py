@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from skymark.model.machine import SIMULATED
+from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import COMMAND_TIMEOUT_S
 from tests.cloud.footprint import NOTHING, footprint, users_files
 
@@ -56,7 +57,7 @@ def rehearsed(
     done = skymark("rehearse", "gpu_a100", *PLAN, *options)
     assert users_files() == before
     assert done.returncode == 0, done.stdout + done.stderr
-    (run,) = (path for path in results.iterdir() if not path.is_symlink())
+    (run,) = runs_in(results)
     return done, run
 
 

@@ -14,6 +14,7 @@ from sky_rehearsal.network import make_network
 from sky_rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
 from sky_rehearsal.slurm import SlurmCluster, start_slurm
 from skymark.rundir.directory import RunDirectory
+from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
 from tests.cloud.launches import PLAN, ROUNDS, SMALL, bucket_of, skymark
 
@@ -75,7 +76,7 @@ def test_a_launch_on_it_brings_results_home_and_gives_the_job_back(
     assert launched.status == 0, launched.output
     assert "gpu 0 of rank 0" in launched.output
     assert "a secret of 40 characters" in launched.output
-    (run,) = (path for path in results.iterdir() if not path.is_symlink())
+    (run,) = runs_in(results)
     manifest = RunDirectory(run).manifest()
     assert (manifest.finished, manifest.counts, manifest.price_usd) == (True, {"ok": 1}, None)
     assert not cluster.run("squeue --noheader --states R").stdout.strip()

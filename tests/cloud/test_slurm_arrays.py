@@ -21,6 +21,7 @@ from sky_rehearsal.network import make_network
 from sky_rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, missing_packages
 from sky_rehearsal.slurm import SlurmCluster, start_slurm
 from skymark.rundir.directory import RunDirectory
+from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import open_run
 from tests.faults.runs import rounds_in
 
@@ -191,9 +192,7 @@ def test_a_script_runs_without_sbatch_too(slurm: SlurmCluster) -> None:
     words = ["ci_cpu", "--scenarios", "TAB-1", "--adapters", "numpy", "--rounds", "1"]
     sh(slurm, shlex.join(["skymark", "render", "slurm", *words, "--output", "here.sh"]))
     sh(slurm, "mkdir -p 'a b' && cd 'a b' && bash ../here.sh")
-    (run,) = (
-        path for path in (slurm.machine.home / "a b" / "results").iterdir() if not path.is_symlink()
-    )
+    (run,) = runs_in(slurm.machine.home / "a b" / "results")
     assert RunDirectory(run).manifest().finished
 
 
@@ -206,7 +205,7 @@ def test_a_cancelled_task_says_where_its_results_are(
     await_end(slurm, job, eventually)
     said = (slurm.machine.home / f"skymark-ci-cpu-{job}.log").read_text()
     assert f"results of {LOGIN_USER}/cancelled" in said.partition("told to end")[2]
-    assert "what was measured is in file://" in said
+    assert "what is measured is in " in said
     assert "Continue with the same command\n" in said
     assert not sh(slurm, "find /tmp -maxdepth 1 -name 'skymark-*.*'")
 

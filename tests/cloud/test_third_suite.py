@@ -10,6 +10,7 @@ import pytest
 
 import skymark
 from skymark.model.record import Status
+from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import open_run
 from tests.cloud.conftest import Client
 from tests.cloud.launches import SMALL, Running, await_gone
@@ -86,7 +87,7 @@ def test_it_is_measured_on_a_rented_machine(client: Client, path, profile, machi
         PYTHONPATH=path,
     ).end()
     assert command.status == 0, command.output
-    (directory,) = (path for path in (tmp_path / "results").iterdir() if not path.is_symlink())
+    (directory,) = runs_in(tmp_path / "results")
     run = open_run(directory)
     assert run.manifest.plan.suite == "sorting"
     assert {id: record.status for id, record in run.by_id.items()} == {

@@ -54,6 +54,11 @@ def test_batches_go_to_the_device_of_each_framework_and_are_verified(delivered, 
     assert records["numpy"].cause.kind == "lacks-framework"
 
 
+def site_packages(venv) -> list[Path]:
+    """Where a venv's packages lie: SPDL's has no PyTorch on a machine without a GPU."""
+    return list(venv.directory.glob("lib/*/site-packages"))
+
+
 def with_stand_in() -> str:
     """Return the path of imports of a process that may import `cuda_stand_in`."""
     places = (import_root(cache_directory()), Path(__file__).parent)
@@ -92,6 +97,7 @@ elif sys.argv[2] == "cuda":
 
     framework = cuda_stand_in.StandIn("gpu", 0)
 elif sys.argv[2] == "spdl":
+    sys.path += sys.argv[3:]
     import cuda_stand_in, torch
     from skymark.suites.loading.adapters.spdl import torch_with_spdl
 
@@ -127,14 +133,16 @@ print(json.dumps({
         *((slug, "cpu") for slug in FRAMEWORKS),
         ("grain", "page-locked"),
         ("pytorch", "cuda"),
-        ("spdl", "spdl"),
+        ("pytorch", "spdl"),
     ],
 )
 def test_a_delivered_batch_shares_no_memory_with_that_of_the_library(slug, way):
-    built = Venvs(cache_directory()).ensure(venv_of(slug))
-    framework = FRAMEWORKS.get(slug, "torch")
+    venvs = Venvs(cache_directory())
+    built = venvs.ensure(venv_of(slug))
+    framework = FRAMEWORKS[slug]
+    spdl = site_packages(venvs.ensure(venv_of("spdl"))) if way == "spdl" else []
     done = subprocess.run(
-        [built.python, "-W", "error::UserWarning", "-c", COPIES, framework, way],
+        [built.python, "-W", "error::UserWarning", "-c", COPIES, framework, way, *spdl],
         env={**os.environ, "PYTHONPATH": with_stand_in()},
         capture_output=True,
         text=True,

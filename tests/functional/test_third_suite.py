@@ -352,7 +352,7 @@ def order_in(shown: str) -> list[str]:
 
 
 def test_it_is_reported_with_its_metrics_and_ranked_by_the_primary_one(measured):
-    shown, _ = measured("report", "out")
+    shown, _ = measured("report", "out", "--wide", COLUMNS="140")
     for text in (*HEADINGS, *TITLES):
         assert text in shown
     run = measured.run("out")

@@ -446,7 +446,7 @@ def clip(container: str, codec: str = "libx264", times: str = "constant") -> byt
         stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
         stream.codec_context.time_base = Fraction(1, 25)
         for number in range(12):
-            frame = av.VideoFrame(64, 48, "yuv420p")
+            frame = av.VideoFrame.from_ndarray(np.full((72, 64), number, "u1"), format="yuv420p")
             frame.pts = number * number if times == "varying" else number
             frame.time_base = Fraction(1, 25)
             file.mux(stream.encode(frame))
