@@ -155,8 +155,8 @@ def cloud_day(session: nox.Session) -> None:
 
 @nox.session
 def cloud_faults(session: nox.Session) -> None:
-    """Make the tables of docs/cloud-faults.md: every fault of a rented machine (two hours)."""
-    table = ("--fault-table", "docs/cloud-faults.md")
+    """Make the tables of docs/reference/cloud-faults.md: every fault of a rented machine (two hours)."""
+    table = ("--fault-table", "docs/reference/cloud-faults.md")
     session.run(*IN_VENV, "cloud", CLOUD, *table, *session.posargs)
 
 
@@ -277,8 +277,8 @@ def cloud_venv(session: nox.Session) -> str:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Make the fault table of docs/faults.md: every fault, at twenty moments (half an hour)."""
-    table = ("--fault-moments", "20", "--fault-table", "docs/faults.md")
+    """Make the fault table of docs/reference/faults.md: every fault, at twenty moments (half an hour)."""
+    table = ("--fault-moments", "20", "--fault-table", "docs/reference/faults.md")
     session.run("python", "-m", "pytest", "tests/faults", *table, *session.posargs)
 
 
@@ -381,8 +381,8 @@ def fuzz_clip(session: nox.Session) -> None:
 
 @nox.session
 def published(session: nox.Session) -> None:
-    """Make the tables of docs/measured.md from the runs in benchmarks/results (seconds)."""
-    session.run("python", "-m", "tests.published_runs", "docs/measured.md", *session.posargs)
+    """Make the tables of docs/reference/measured.md from the runs in benchmarks/results (seconds)."""
+    session.run("python", "-m", "tests.published_runs", "docs/reference/measured.md", *session.posargs)
 
 
 @nox.session

@@ -1,6 +1,6 @@
-"""Make the tables of docs/measured.md from the runs in benchmarks/results.
+"""Make the tables of docs/reference/measured.md from the runs in benchmarks/results.
 
-python -m tests.published_runs docs/measured.md
+python -m tests.published_runs docs/reference/measured.md
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def row(run: Run) -> Iterator[str]:
     """Yield the cells of a run's row."""
     machine = run.manifest.machine
     hardware = machine.hardware
-    yield f"[`{run.manifest.run_id}`](../benchmarks/results/{run.manifest.run_id})"
+    yield f"[`{run.manifest.run_id}`](../../benchmarks/results/{run.manifest.run_id})"
     yield f"{run.manifest.created_at:%Y-%m-%d}"
     yield "–" if machine.git is None else machine.git.commit[:7]
     yield markdown(hardware.cpu_model or hardware.architecture)

@@ -1,6 +1,6 @@
 """How many moments of each fault, and where the table of all faults goes.
 
-    python -m pytest tests/faults --fault-moments 20 --fault-table docs/faults.md
+    python -m pytest tests/faults --fault-moments 20 --fault-table docs/reference/faults.md
 
 makes the table of the page; ``--fault-seed`` draws the same moments again.
 """

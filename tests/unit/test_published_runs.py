@@ -1,4 +1,4 @@
-"""The runs in benchmarks/results are whole and verified, and docs/measured.md shows them."""
+"""The runs in benchmarks/results are whole and verified, and docs/reference/measured.md shows them."""
 
 import re
 
@@ -37,5 +37,5 @@ def test_published_runs_are_small_and_name_no_local_path():
 
 
 def test_the_page_of_published_runs_is_made_from_them():
-    page = (RUNS.parents[1] / "docs" / "measured.md").read_text("utf-8")
+    page = (RUNS.parents[1] / "docs" / "reference" / "measured.md").read_text("utf-8")
     assert renewed(page) == page
