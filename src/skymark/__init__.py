@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skymark.model.requests import Machine as Machine
     from skymark.model.requests import Results as Results
     from skymark.model.requests import Work as Work
+    from skymark.watching import watch as watch
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ _PLACES = {
     **dict.fromkeys(("Limits", "Machine", "Results", "Work"), "skymark.model.requests"),
     "SkymarkError": "skymark.model.errors",
     "project_defaults": "skymark.execute.project_file",
+    "watch": "skymark.watching",
 }
 """The module of each public name."""
 

@@ -10,7 +10,7 @@ from skymark.report.results import Comparison, Run
 from skymark.report.tuning import Choice
 from tests.reference_pages.markdown import documented_fields
 
-FUNCTIONS = ("plan", "run", "open", "compare", "tune")
+FUNCTIONS = ("plan", "run", "open", "compare", "tune", "watch")
 REQUESTS = ("Work", "Results", "Machine", "Limits")
 RESULTS = (Run, Comparison, Choice)
 CLOUD = ("quote", "launch", "execute", "submit", "submit_managed", "status", "collect", "down")

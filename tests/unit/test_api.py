@@ -19,7 +19,7 @@ from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.record import Status
 from tests.reference_pages.api import example
 
-FUNCTIONS = ("run", "plan", "open", "compare", "tune")
+FUNCTIONS = ("run", "plan", "open", "compare", "tune", "watch")
 HEAVY = {"numpy", "pydantic", "cyclopts", "rich", "pyarrow"}
 NOT_HERE = ("skymark.__main__",)
 """Run as a program."""

@@ -42,6 +42,7 @@ COMMANDS = {
     "Measure on this machine": {
         "run": ("run:run", "Measure loaders or models on this machine, and rank them."),
         "plan": ("run:plan", "Show the measurements that `run` would make, and their time."),
+        "watch": ("watch:watch", "Find out what a training loop waits for, and what to change."),
         "tune": ("tune:tune", "Find the loader and settings that feed a GPU with the least CPU."),
         "doctor": (
             "doctor:doctor",
@@ -97,12 +98,13 @@ COMMANDS = {
 NEED_SKYPILOT = frozenset((*COMMANDS[RENTED], *COMMANDS[MANAGED]))
 QUESTIONS = (
     ("Which loader is fastest here?", "run"),
+    ("Is my loader what slows my training?", "watch"),
     ("Which settings feed my GPU?", "tune"),
     ("What would it cost on a rented machine?", "cost, then launch"),
     ("Did my change make it slower?", "compare, or run --against"),
 )
 """The questions that skymark answers, each with its commands. A suite adds its own."""
-OF_SUITES = 2
+OF_SUITES = 3
 """The place of suites' questions among them."""
 QUESTION = re.compile(r"^(.+\?) +(.+)$", re.MULTILINE)
 """A line of a suite's documentation with the question that a command of it answers."""

@@ -98,6 +98,7 @@ def test_the_overview_begins_with_questions_and_the_commands_that_answer_them(ca
     questions = re.findall(r"^  (\S.*\?) +skymark (.+)$", text, re.MULTILINE)
     assert [answer for _, answer in questions] == [
         "run",
+        "watch",
         "tune",
         "clip run",
         "cost, then launch",

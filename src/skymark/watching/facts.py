@@ -1,0 +1,465 @@
+"""Measured facts about a watched loop, from the files of its processes."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from skymark.watching.recorder import ROW
+from skymark.watching.sampler import IDLE
+from skymark.watching.stages import FETCH, SAMPLE, STAGES, duration_of
+
+WORST = 20
+"""One in this many batches belongs to those that waited longest."""
+TAIL = 50
+"""One in this many samples belongs to the slowest."""
+ENOUGH_LOOKS = 20
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """Cost of one stage: seconds per batch, all workers together; of one call the percentiles."""
+
+    wall_s: float
+    cpu_s: float = 0.0
+    p50_s: float | None = None
+    p99_s: float | None = None
+    place: str = ""
+    """Function of the user's that was seen most in it."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One rank's loop. Times are in seconds of the whole watch, unless they say per batch."""
+
+    library: str
+    name: str = ""
+    rank: int = 0
+    ranks: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    batches: int = 0
+    epochs: int = 1
+    elapsed_s: float = 0.0
+    start_s: float = 0.0
+    """Waits for first batches of epochs, and at their ends."""
+    wait_s: float = 0.0
+    """All other waits."""
+    wait_cpu_s: float = 0.0
+    """CPU time of the loop's thread in them."""
+    worst_share: float = 0.0
+    """Part of these waits that the twentieth of the batches with the longest had."""
+    empty_s: float | None = None
+    """Time in which the GPU's stream was empty between asking and arrival; None without a GPU."""
+    copy_s: float = 0.0
+    """Time of the loop's thread in copies to the device, outside of waits."""
+    workers: int = 0
+    feed_s: float = 0.0
+    """Time of one worker for one batch; without workers, the loop's own."""
+    feed_cpu_s: float = 0.0
+    busy: float = 0.0
+    """Part of the workers' time in which they make batches."""
+    run_delay: float = 0.0
+    """Part of the making in which a worker stands in line for a core."""
+    stages: dict[str, StageCost] = field(default_factory=dict)
+    hand_over_main_s: float = 0.0
+    """Time of the loop's process for unpacking one batch."""
+    sample_p50_s: float | None = None
+    sample_p99_s: float | None = None
+    tail_share: float = 0.0
+    """Part of the samples' time that the slowest fiftieth took."""
+    slowest: tuple[tuple[float, str], ...] = ()
+    cores: float = 1.0
+    cores_used: float = 0.0
+    """By the loop's processes."""
+    cores_busy: float | None = None
+    """By everything on the machine."""
+    loop_cpu_s: float = 0.0
+    """CPU time of the loop's own process per batch."""
+    disk_bytes_per_s: float = 0.0
+    network_bytes_per_s: float = 0.0
+    io_pressure: float | None = None
+    """Part of the time in which something on the machine waited for a disk."""
+    shm_bytes: int | None = None
+    shm_free_bytes: int | None = None
+    late_s: float = 0.0
+    """Mean delay in getting Python's lock in the loop's process, without that of the cores."""
+    active_threads: float = 0.0
+    """Threads of the loop's process that run, on average."""
+    in_main_thread: bool = True
+    in_threads: bool = False
+    """Whether threads of the loop's process make the batches."""
+    killed_by: int | None = None
+    """Signal that ended a worker or the program."""
+    waits: tuple[tuple[float, float], ...] = ()
+    """When batches were asked for, and for how long the loop waited; in seconds, thinned out."""
+
+    @property
+    def step_s(self) -> float:
+        """Time per batch without waits and copies."""
+        own = self.elapsed_s - self.start_s - self.wait_s - self.copy_s
+        return max(own / self.batches, 1e-9) if self.batches else 0.0
+
+    @property
+    def lost_s(self) -> float:
+        """Time in which the accelerator had nothing to do for want of data."""
+        waited = self.wait_s if self.empty_s is None else self.empty_s
+        return self.start_s + waited + self.copy_s
+
+
+def read_processes(folder: str) -> list[dict[str, Any]]:
+    """Return what each process wrote, with the rows of its loops."""
+    processes = []
+    for path in sorted(glob.glob(os.path.join(folder, "process-*.json"))):
+        try:
+            with open(path, encoding="utf-8") as file:
+                process = json.load(file)
+        except (OSError, ValueError):
+            continue
+        for loop in process["loops"]:
+            loop["rows"] = _rows(folder, process["pid"], loop["number"])
+        processes.append(process)
+    return processes
+
+
+def _rows(folder: str, pid: int, number: int) -> list[tuple[int, int, int, int]]:
+    values = array("q")
+    try:
+        with open(os.path.join(folder, f"loop-{pid}-{number}.waits"), "rb") as file:
+            content = file.read()
+    except OSError:
+        return []
+    values.frombytes(content[: len(content) // (8 * ROW) * 8 * ROW])
+    numbers = iter(values)
+    return list(zip(numbers, numbers, numbers, numbers))
+
+
+def facts_of(folder: str, killed_by: int | None = None, number: int | None = None) -> list[Facts]:
+    """Return the facts of each rank, of its loop of a number or that took longest."""
+    processes = read_processes(folder)
+    for process in processes:
+        numbers = {loop["number"] for loop in process["loops"]}
+        process["loops"] = [
+            loop for loop in process["loops"] if number not in numbers or loop["number"] == number
+        ]
+    mains = [process for process in processes if any(loop["rows"] for loop in process["loops"])]
+    facts = []
+    for main in mains:
+        loop = max(main["loops"], key=lambda loop: _elapsed_ns(loop["rows"]))
+        helpers = [
+            process
+            for process in processes
+            if process is not main
+            and not process["loops"]
+            and (len(mains) == 1 or process["parent"] == main["pid"])
+            and (process["loop"] or 0) == loop["number"]
+        ]
+        facts.append(_facts(main, loop, helpers, killed_by))
+    return sorted(facts, key=lambda one: one.rank)
+
+
+def _elapsed_ns(rows: list[tuple[int, int, int, int]]) -> int:
+    return sum(last - first for first, last in _spans(rows))
+
+
+def _spans(rows: list[tuple[int, int, int, int]]) -> Iterable[tuple[int, int]]:
+    """Return start and end of each epoch."""
+    spans: dict[int, list[int]] = {}
+    for epoch, asked, arrived, _ in rows:
+        span = spans.setdefault(epoch if epoch >= 0 else ~epoch, [asked, arrived])
+        span[1] = max(span[1], arrived)
+    return [(first, last) for first, last in spans.values()]
+
+
+def _facts(
+    main: dict[str, Any], loop: dict[str, Any], helpers: list[dict[str, Any]], killed: int | None
+) -> Facts:
+    rows = loop["rows"]
+    elapsed_s = _elapsed_ns(rows) / 1e9
+    seen: set[int] = set()
+    start_ns = cpu_ns = 0
+    steady = []
+    for epoch, asked, arrived, cpu in rows:
+        if epoch < 0 or epoch not in seen:
+            seen.add(epoch)
+            start_ns += arrived - asked
+        else:
+            steady.append(arrived - asked)
+            cpu_ns += cpu
+    batches = sum(epoch >= 0 for epoch, *_ in rows)
+    epochs = len({epoch for epoch, *_ in rows if epoch >= 0})
+    worst = sorted(steady, reverse=True)[: max(len(steady) // WORST, 1)]
+    makers = helpers if helpers and loop["settings"].get("num_workers", 1) else [main]
+    wait_s = sum(steady) / 1e9
+    own_s = start_ns / 1e9 + wait_s
+    costs = _Costs(makers, main, loop, own_s, max(batches, 1))
+    span_s = max((main["last"]["time_ns"] - main["first"]["time_ns"]) / 1e9, 1e-9)
+    rates = _rates(main, helpers, span_s)
+    return Facts(
+        library=loop["library"],
+        name=loop["name"],
+        rank=main["rank"],
+        ranks=main["ranks"],
+        settings=loop["settings"],
+        batches=batches,
+        epochs=max(epochs, 1),
+        elapsed_s=elapsed_s,
+        start_s=start_ns / 1e9,
+        wait_s=wait_s,
+        wait_cpu_s=cpu_ns / 1e9,
+        worst_share=sum(worst) / max(sum(steady), 1),
+        empty_s=_empty_s(loop, len(steady)),
+        copy_s=_copy_s(main, elapsed_s - own_s),
+        workers=_workers(loop, helpers),
+        feed_s=costs.feed_s,
+        feed_cpu_s=costs.feed_cpu_s,
+        busy=costs.made_s / max(elapsed_s * max(_workers(loop, helpers), 1), 1e-9),
+        run_delay=costs.run_delay,
+        stages=costs.stages,
+        hand_over_main_s=_stage_s(main, "hand-over") / max(batches, 1),
+        sample_p50_s=costs.sample(0.5),
+        sample_p99_s=costs.sample(0.99),
+        tail_share=costs.tail_share(),
+        slowest=costs.slowest(),
+        cores=main["cores"],
+        loop_cpu_s=(main["last"]["cpu_ns"] - main["first"]["cpu_ns"]) / 1e9 / max(batches, 1),
+        late_s=main["late_ns"] / 1e9 / max(main["looks"], 1),
+        active_threads=main["active"] / max(main["looks"], 1),
+        in_main_thread=loop["in_main_thread"],
+        in_threads=costs.in_threads,
+        killed_by=killed,
+        waits=_thinned(rows),
+        **rates,
+    )
+
+
+def _workers(loop: dict[str, Any], helpers: list[dict[str, Any]]) -> int:
+    return int(loop["settings"].get("num_workers", len(helpers)))
+
+
+def _empty_s(loop: dict[str, Any], steady: int) -> float | None:
+    """Return the time of an empty stream, of all batches by those whose events were read."""
+    events = loop["events"]
+    if not events or not events["pairs"]:
+        return None
+    return float(events["empty_ms"] / 1e3 * max(steady / events["pairs"], 1.0))
+
+
+def _copy_s(main: dict[str, Any], step_s: float) -> float:
+    """Return the time of copies by the looks at the loop's thread between waits."""
+    steps = [(stage, count) for phase, stage, _, count in main["stacks"] if phase == "step"]
+    looks = sum(count for _, count in steps)
+    copies = sum(count for stage, count in steps if stage == "copy")
+    return max(step_s, 0.0) * copies / looks if looks >= ENOUGH_LOOKS else 0.0
+
+
+def _stage_s(process: dict[str, Any], stage: str) -> float:
+    return float(process["stages"].get(stage, {}).get("wall_ns", 0)) / 1e9
+
+
+def _rates(main: dict[str, Any], helpers: list[dict[str, Any]], span_s: float) -> dict[str, Any]:
+    first, last = main["first"], main["last"]
+
+    def grown(name: str, processes: Iterable[dict[str, Any]] = (main,)) -> float:
+        return float(
+            sum(
+                process["last"].get(name, 0) - process["first"].get(name, 0)
+                for process in processes
+                if process["last"] and process["first"]
+            )
+        )
+
+    rates: dict[str, Any] = {
+        "cores_used": grown("cpu_ns", [main, *helpers]) / 1e9 / span_s,
+        "disk_bytes_per_s": grown("read_bytes", [main, *helpers]) / span_s,
+        "network_bytes_per_s": grown("network_bytes") / span_s,
+        "shm_bytes": last.get("shm_bytes"),
+        "shm_free_bytes": last.get("shm_free_bytes"),
+    }
+    if "io_pressure_ns" in last and "io_pressure_ns" in first:
+        rates["io_pressure"] = grown("io_pressure_ns") / 1e9 / span_s
+    if "all_ns" in last and grown("all_ns") > 0:
+        cores = os.cpu_count() or 1
+        rates["cores_busy"] = cores * (1 - grown("idle_ns") / grown("all_ns"))
+    return rates
+
+
+class _Costs:
+    """Stages of the processes that make the batches."""
+
+    def __init__(
+        self,
+        makers: list[dict[str, Any]],
+        main: dict[str, Any],
+        loop: dict[str, Any],
+        own_s: float,
+        batches: int,
+    ) -> None:
+        self._makers = makers
+        self._stages = _merged(makers)
+        fetch = self._stages.get(FETCH, {})
+        in_main = makers == [main]
+        batches = max(fetch.get("calls", 0), 1) if not in_main else batches
+        hand_over_s = 0.0 if in_main else self._stages.get("hand-over", {}).get("wall_ns", 0) / 1e9
+        if fetch and not in_main:
+            self.made_s = fetch["whole_ns"] / 1e9 + hand_over_s
+            cpu_s = (
+                sum(
+                    process["last"]["cpu_ns"] - process["first"]["cpu_ns"]
+                    for process in makers
+                    if process["last"] and process["first"]
+                )
+                / 1e9
+            )
+        else:
+            self.made_s = own_s
+            cpu_s = sum(stage["cpu_ns"] for stage in self._stages.values()) / 1e9
+        self.feed_s = self.made_s / batches
+        self.feed_cpu_s = cpu_s / batches
+        self.run_delay = _run_delay(makers, self.made_s)
+        counts = _counts(makers, "wait" if in_main else "work")
+        idle = counts.pop(IDLE, {})
+        working = sum(sum(places.values()) for places in counts.values())
+        self.in_threads = in_main and sum(idle.values()) > 1.5 * working
+        if self.in_threads:
+            counts = _counts(makers, "work")
+            counts.pop(IDLE, None)
+        told = loop["settings"].get("stages")
+        if told:  # a pipeline whose threads have no stacks of Python
+            counts = {stage: {"": ENOUGH_LOOKS} for stage in _heaviest(told)}
+            self.in_threads = False
+            threads_s = _grown_s(main, "cpu_ns") - _grown_s(main, "main_cpu_ns")
+            self.feed_cpu_s = max(min(threads_s, self.made_s * main["cores"]), 0.0) / batches
+        self.stages = self._split(counts, batches)
+
+    def _split(self, counts: dict[str, dict[str, int]], batches: int) -> dict[str, StageCost]:
+        """Divide the time of no known stage by the looks at stacks."""
+        wall = {name: self._stages.get(name, {}).get("wall_ns", 0) / 1e9 for name in STAGES}
+        cpu = {name: self._stages.get(name, {}).get("cpu_ns", 0) / 1e9 for name in STAGES}
+        rest_s = max(self.made_s - sum(wall.values()), 0.0)
+        rest_cpu_s = sum(
+            self._stages.get(name, {}).get("cpu_ns", 0) / 1e9 for name in (FETCH, SAMPLE)
+        )
+        looks = {name: sum(places.values()) for name, places in counts.items()}
+        total = sum(looks.values())
+        unknown = "transform" if rest_cpu_s > rest_s / 2 or not rest_cpu_s else "read"
+        weights = dict.fromkeys(STAGES, 0.0)
+        if total >= ENOUGH_LOOKS:
+            for name, count in looks.items():
+                stage = name or unknown
+                weights[stage] = weights.get(stage, 0.0) + self.made_s * count / total
+            weights = {name: max(seen - wall[name], 0.0) for name, seen in weights.items()}
+        if not sum(weights.values()):
+            weights[unknown] = 1.0
+        costs = {}
+        for name in STAGES:
+            share = weights[name] / sum(weights.values())
+            whole_s = wall[name] + share * rest_s
+            if whole_s > 0:
+                places = counts.get(name) or (counts.get("") if name == unknown else None) or {}
+                costs[name] = StageCost(
+                    wall_s=whole_s / batches,
+                    cpu_s=(cpu[name] + share * rest_cpu_s) / batches,
+                    p50_s=_percentile(self._stages.get(name), 0.5),
+                    p99_s=_percentile(self._stages.get(name), 0.99),
+                    place=max(places, key=lambda place: places[place]) if places else "",
+                )
+        return costs
+
+    def sample(self, part: float) -> float | None:
+        """Return a percentile of the samples' time."""
+        return _percentile(self._stages.get(SAMPLE), part)
+
+    def tail_share(self) -> float:
+        """Return the part of the samples' time that the slowest took."""
+        buckets = sorted(self._stages.get(SAMPLE, {}).get("histogram", {}).items(), reverse=True)
+        total = sum(duration_of(bucket) * count for bucket, count in buckets)
+        left = sum(count for _, count in buckets) / TAIL
+        tail = 0.0
+        for bucket, count in buckets:
+            tail += duration_of(bucket) * min(count, left)
+            left -= min(count, left)
+        return tail / total if total else 0.0
+
+    def slowest(self) -> tuple[tuple[float, str], ...]:
+        """Return the slowest samples: seconds and index."""
+        every = [(wall / 1e9, name) for maker in self._makers for wall, name in maker["slowest"]]
+        return tuple(sorted(every, reverse=True)[:5])
+
+
+def _heaviest(stages: list[str]) -> list[str]:
+    """Return the stages that cost most as a rule: decoding, else transforms, else all."""
+    for stage in ("decode", "transform"):
+        if stage in stages:
+            return [stage]
+    return stages
+
+
+def _grown_s(process: dict[str, Any], name: str) -> float:
+    return float(process["last"].get(name, 0) - process["first"].get(name, 0)) / 1e9
+
+
+def _counts(makers: list[dict[str, Any]], phase: str) -> dict[str, dict[str, int]]:
+    """Return looks by stage and place."""
+    counts: dict[str, dict[str, int]] = {}
+    for maker in makers:
+        for seen, stage, place, count in maker["stacks"]:
+            if seen == phase:
+                places = counts.setdefault(stage, {})
+                places[place] = places.get(place, 0) + count
+    return counts
+
+
+def _merged(makers: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return the stages of several processes as those of one."""
+    merged: dict[str, dict[str, Any]] = {}
+    for maker in makers:
+        for name, stage in maker["stages"].items():
+            sums = merged.setdefault(
+                name, {"calls": 0, "wall_ns": 0, "cpu_ns": 0, "whole_ns": 0, "histogram": {}}
+            )
+            for key in ("calls", "wall_ns", "cpu_ns", "whole_ns"):
+                sums[key] += stage[key]
+            for bucket, count in stage["histogram"]:
+                sums["histogram"][bucket] = sums["histogram"].get(bucket, 0) + count
+    return merged
+
+
+def _percentile(stage: dict[str, Any] | None, part: float) -> float | None:
+    """Return a percentile of the calls of a stage in seconds."""
+    if not stage or not stage["calls"]:
+        return None
+    left = part * sum(stage["histogram"].values())
+    for bucket, count in sorted(stage["histogram"].items()):
+        left -= count
+        if left <= 0:
+            return duration_of(bucket) / 1e9
+    return None
+
+
+def _run_delay(makers: list[dict[str, Any]], made_s: float) -> float:
+    delay_ns = sum(
+        maker["last"].get("main_run_delay_ns", 0) - maker["first"].get("main_run_delay_ns", 0)
+        for maker in makers
+        if maker["last"] and maker["first"]
+    )
+    return min(delay_ns / 1e9 / made_s, 1.0) if made_s else 0.0
+
+
+def _thinned(
+    rows: list[tuple[int, int, int, int]], most: int = 2000
+) -> tuple[tuple[float, float], ...]:
+    """Return the waits over time; of more than `most`, the longest of each group of neighbours."""
+    if not rows:
+        return ()
+    first = rows[0][1]
+    group = -(-len(rows) // most)
+    waits = [((asked - first) / 1e9, (arrived - asked) / 1e9) for _, asked, arrived, _ in rows]
+    return tuple(
+        max(waits[place : place + group], key=lambda wait: wait[1])
+        for place in range(0, len(waits), group)
+    )

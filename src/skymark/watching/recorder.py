@@ -1,0 +1,326 @@
+"""The watch inside a process: waits of its loops, stages, samples of its stacks; all to a folder.
+
+Each process writes one `process-PID.json`, and one file of waits for each of its loops. Whoever
+asked for the watch reads them (`skymark.watching.facts`).
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import os
+import sys
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter_ns, thread_time_ns
+from types import FrameType
+from typing import Any, Callable
+
+from skymark.watching.events import StreamEvents, cuda_events
+from skymark.watching.sampler import HERE, LIBRARIES, Sampler
+from skymark.watching.stages import StageClock
+from skymark.watching.system import cpu_by_thread, snapshot, usable_cores
+
+FOLDER = "SKYMARK_WATCH"
+"""Variable with the folder of a watch."""
+LOOP = "SKYMARK_WATCH_LOOP"
+"""Variable with the loop for which a process is started."""
+BATCHES = "SKYMARK_WATCH_BATCHES"
+"""Variable with the batches after which the watch ends."""
+DONE = "done"
+"""File that says that the watch has seen all the batches that it was to see."""
+ROW = 4
+"""Numbers in a row of waits: epoch, asked and arrived in ns, CPU time of the thread meanwhile.
+
+An epoch starts at the call of `iter`, which is when its first batch counts as asked for. Its last
+row has its number inverted: no batch came.
+"""
+RANKS = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+"""Variables of a process's rank and the number of ranks."""
+
+
+class Loop:
+    """Waits of one loader over its epochs."""
+
+    def __init__(self, number: int, library: str, name: str, settings: dict[str, Any]) -> None:
+        self.number = number
+        self.library = library
+        self.name = name
+        self.settings = settings
+        self.thread = _thread.get_ident()
+        self.in_main_thread = _thread.get_native_id() == os.getpid()
+        self.epoch = -1
+        self.batches = 0
+        self.events: StreamEvents | None = None
+        self._rows = array("q")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the waits."""
+        return {
+            "number": self.number,
+            "library": self.library,
+            "name": self.name,
+            "settings": self.settings,
+            "in_main_thread": self.in_main_thread,
+            "events": None if self.events is None else self.events.to_json(),
+        }
+
+    def add(self, epoch: int, asked_ns: int, arrived_ns: int, cpu_ns: int) -> None:
+        """Add a row."""
+        self._rows.extend((epoch, asked_ns, arrived_ns, cpu_ns))
+
+    def write(self, folder: str) -> None:
+        """Append the rows since the last call to the loop's file."""
+        rows, self._rows = self._rows, array("q")
+        if rows:
+            path = os.path.join(folder, f"loop-{os.getpid()}-{self.number}.waits")
+            with open(path, "ab") as file:
+                rows.tofile(file)
+
+
+class Epoch:
+    """One pass over a loader, which `Recorder.next` counts."""
+
+    __slots__ = ("loop", "number", "started_ns")
+
+    def __init__(self, loop: Loop, started_ns: int) -> None:
+        self.loop = loop
+        self.started_ns = started_ns
+        loop.epoch += 1
+        self.number = loop.epoch
+
+
+class Recorder:
+    """Everything that the watch knows in this process."""
+
+    def __init__(self, folder: str, batches: int | None = None) -> None:
+        """Prepare; nothing is started or written.
+
+        Args:
+            folder: that exists.
+            batches: after which the watch ends.
+        """
+        self.folder = folder
+        self.clock = StageClock()
+        self.batches = batches
+        self.is_over = False
+        self.made_for: int | None = None
+        self._loops: dict[int, Loop] = {}
+        self._names: dict[Any, Loop] = {}
+        self._inside: set[int] = set()
+        self._first: dict[str, Any] | None = None
+        self._last: dict[str, Any] | None = None
+        self._threads: dict[str, int] = {}
+        self._changed = True
+        self._sampler = Sampler(self._phase, self.flush)
+        self._was_running = False
+        self._ending: set[int] = set()
+        os.register_at_fork(
+            before=self._before_fork,
+            after_in_parent=self._after_fork_here,
+            after_in_child=self._after_fork_in_child,
+        )
+
+    def wake(self) -> None:
+        """Start the thread that looks at the stacks."""
+        if not (self._sampler.is_running or self.is_over):
+            self._first = self._first or snapshot()
+            self._threads = self._threads or cpu_by_thread()
+            self._sampler.start()
+            util = sys.modules.get("multiprocessing.util")
+            if util is not None and os.getpid() not in self._ending:
+                self._ending.add(os.getpid())  # its processes do not run `atexit`
+                util.Finalize(self, self.finish, exitpriority=100)
+
+    def begin(self, library: str, source: Any, settings: dict[str, Any]) -> Epoch:
+        """Begin an epoch, before the loader's iterator is made.
+
+        Args:
+            library: of the loader.
+            source: the data set, or the loader itself.
+            settings: of the loader.
+        """
+        started_ns = perf_counter_ns()
+        place = calling_place()
+        # One line may loop over several data sets, and over a new iterable in each epoch.
+        key = (place, id(source) if library == "torch" else type(source))
+        loop = self._names.get(key)
+        if loop is None:
+            name = f"{type(source).__name__} at {place}" if place else type(source).__name__
+            loop = self._names[key] = Loop(len(self._names), library, name, settings)
+        loop.thread = _thread.get_ident()
+        self.wake()
+        return Epoch(loop, started_ns)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether this thread is waiting for a batch that counts."""
+        return _thread.get_ident() in self._inside
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Count no loader that begins meanwhile in this thread."""
+        thread = _thread.get_ident()
+        self._inside.add(thread)
+        try:
+            yield
+        finally:
+            self._inside.discard(thread)
+
+    def changed(self) -> None:
+        """Say that there is something new to write."""
+        self._changed = True
+
+    def next(self, epoch: Epoch, following: Callable[..., Any], *values: Any) -> Any:
+        """Return what a function returns, and note how long that took.
+
+        Inside another call of this method in the same thread nothing is noted.
+        """
+        inside, thread = self._inside, _thread.get_ident()
+        if thread in inside or self.is_over:
+            return following(*values)
+        loop = epoch.loop
+        events = loop.events
+        inside.add(thread)
+        cpu = thread_time_ns()
+        asked = perf_counter_ns()
+        if events is not None:
+            events.asked()
+        try:
+            batch = following(*values)
+        except BaseException:
+            inside.discard(thread)
+            loop.add(~epoch.number, asked, perf_counter_ns(), thread_time_ns() - cpu)
+            raise
+        inside.discard(thread)
+        if events is not None:
+            events.arrived()
+        arrived = perf_counter_ns()
+        if epoch.started_ns:
+            asked, epoch.started_ns = epoch.started_ns, 0
+        loop.add(epoch.number, asked, arrived, thread_time_ns() - cpu)
+        loop.batches += 1
+        self._changed = True
+        if loop.batches == self.batches:
+            self.finish()
+            with open(os.path.join(self.folder, DONE), "w", encoding="ascii"):
+                pass
+        return batch
+
+    def rest(self) -> None:
+        """Write everything, and look at no stack until the next epoch."""
+        self._sampler.stop()
+        self.flush()
+
+    def finish(self) -> None:
+        """End the watch in this process; the program goes on."""
+        if self.is_over:
+            return
+        self._sampler.stop()
+        self.flush()
+        self.is_over = True
+
+    def flush(self) -> None:
+        """Write everything that is known, unless nothing came since the last time."""
+        if self.is_over or not (self._changed or self._inside):
+            return
+        self._changed = False
+        lowest = (self._last or {}).get("shm_free_bytes")
+        self._last = snapshot()
+        if lowest is not None and "shm_free_bytes" in self._last:
+            self._last["shm_free_bytes"] = min(self._last["shm_free_bytes"], lowest)
+        for loop in list(self._names.values()):
+            loop.events = loop.events or cuda_events(sys.modules.get("torch"))
+            loop.write(self.folder)
+        path = os.path.join(self.folder, f"process-{os.getpid()}.json")
+        partial = f"{path}.part"
+        with open(partial, "w", encoding="utf-8") as file:
+            json.dump(self._to_json(), file)
+        os.replace(partial, path)
+
+    def _to_json(self) -> dict[str, Any]:
+        sampler = self._sampler
+        now = cpu_by_thread()
+        return {
+            "pid": os.getpid(),
+            "parent": os.getppid(),
+            "loop": self.made_for,
+            "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "cores": usable_cores(),
+            **_rank(),
+            "loops": [loop.to_json() for loop in list(self._names.values())],
+            **self.clock.to_json(),
+            "looks": sampler.looks,
+            "late_ns": sampler.late_ns,
+            "active": sampler.active,
+            "stacks": [[*key, count] for key, count in list(sampler.counts.items())],
+            "threads": {name: cpu - self._threads.get(name, 0) for name, cpu in now.items()},
+            "first": self._first,
+            "last": self._last,
+        }
+
+    def _phase(self, thread: int) -> str:
+        if thread in self._inside:
+            return "wait"
+        if any(loop.thread == thread for loop in list(self._names.values())):
+            return "step"
+        return "work"
+
+    def _before_fork(self) -> None:
+        self._was_running = self._sampler.is_running
+        self._sampler.stop()
+
+    def _after_fork_here(self) -> None:
+        if self._was_running:
+            self._sampler.start()
+
+    def _after_fork_in_child(self) -> None:
+        """Become a worker: it starts to look at stacks with its first stage."""
+        self._sampler.clear()
+        self.clock.clear()
+        if self._names:
+            self.made_for = max(self._names.values(), key=lambda loop: loop.batches).number
+        self.made_for = int(os.environ.get(LOOP, self.made_for or 0))
+        self._names = {}
+        self._inside = set()
+        self._first = self._last = None
+        self._threads = {}
+
+
+def calling_place() -> str:
+    """Return file and line of the innermost frame in the user's own code."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # `inspect` reads whole files
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith(HERE) and not LIBRARIES.search(path):
+            return f"{os.path.basename(path)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def _rank() -> dict[str, int]:
+    for rank, size in RANKS:
+        if os.environ.get(rank, "").isdigit() and os.environ.get(size, "").isdigit():
+            return {"rank": int(os.environ[rank]), "ranks": int(os.environ[size])}
+    return {"rank": 0, "ranks": 1}
+
+
+_recorders: list[Recorder] = []
+
+
+def recorder() -> Recorder | None:
+    """Return the watch of this process, if there is one."""
+    return _recorders[0] if _recorders else None
+
+
+def start(folder: str, batches: int | None = None) -> Recorder:
+    """Start the watch of this process, unless it is watched already."""
+    if not _recorders:
+        _recorders.append(Recorder(folder, batches))
+    return _recorders[0]

@@ -1,0 +1,235 @@
+"""Stacks of this process's threads, some fifty times a second, and how late the looks were.
+
+A look needs Python's lock (GIL), so its delay tells how hard that is to get.
+"""
+
+from __future__ import annotations
+
+import _thread
+import linecache
+import os
+import re
+import sys
+from time import perf_counter_ns
+from types import FrameType
+from typing import Callable
+
+from skymark.watching.system import run_delay_ns, text_of
+
+INTERVAL_S = 0.019
+"""No divisor of usual periods, so that no loop stays in step with it."""
+DEEPEST = 60
+MOST_PLACES = 400
+"""Kinds of stacks that are told apart; more are counted without their place."""
+FLUSH_NS = 500_000_000
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+IDLE = "idle"
+BY_FILE = tuple(
+    (re.compile(pattern), stage)
+    for pattern, stage in (
+        (r"/multiprocessing/(queues|connection|reduction)|/torch/multiprocessing/", "hand-over"),
+        (r"/torch/utils/data/_utils/(collate|pin_memory)|/data_collator\.py", "collate"),
+        (
+            r"/PIL/(ImageFile|\w+ImagePlugin)|/torchvision/io/|/imageio|/(simple|turbo)?jpeg|/av/|/decord/",
+            "decode",
+        ),
+        (r"/torchcodec/|/soundfile|/json/decoder|/csv\.py|/datasets/features/", "decode"),
+        (r"/PIL/|/torchvision/transforms|/albumentations|/kornia|/skimage|/scipy/", "transform"),
+        (r"/tokenization|/tokenizers/|/torchaudio/transforms", "transform"),
+        (r"/(h5py|zarr|lmdb|fsspec|s3fs|gcsfs|boto3|botocore|urllib3?|requests|aiohttp)/", "read"),
+        (r"/http/|/(zipfile|tarfile|gzip|bz2|lzma|socket|ssl|pathlib)[./]|/tariterators", "read"),
+        (r"/pyarrow/|/safetensors/|/numpy/lib/.*npyio", "read"),
+    )
+)
+"""Stage by the path of a stack's file."""
+BY_NAME = tuple(
+    (re.compile(pattern), stage)
+    for pattern, stage in (
+        (r"collate|pad_batch|stack_batch|to_batch", "collate"),
+        (r"decode|parse|imread|unpack|loads$|decompress", "decode"),
+        (r"augment|transform|normali[sz]e|resize|crop|tokeni[sz]e|preprocess|encode", "transform"),
+        (r"^_?(read|load|open|fetch|download)", "read"),
+        (r"send_to_device|move_data_to_device|batch_to_device|to_device", "copy"),
+    )
+)
+"""Stage by the name of a function."""
+BY_LINE = tuple(
+    (re.compile(pattern), stage)
+    for pattern, stage in (
+        (r"\.(to|cuda)\(|device_put\(", "copy"),
+        (r"\b(imread|imdecode|decode\w*|Image\.open)\(", "decode"),
+        (r"\b(np|numpy)\.(load|fromfile|memmap)\(|\.read\w*\(|\bopen\(|\bpread\w*\(", "read"),
+        (r"\b(np|numpy|torch)\.(stack|concatenate|cat)\(", "collate"),
+    )
+)
+"""Stage by the text of the line at the end of a stack."""
+WAITING = re.compile(
+    r"/(threading|queue|selectors|subprocess|socketserver)\.py$|/concurrent/futures/"
+    r"|/asyncio/|/multiprocessing/(popen_fork|synchronize|util)"
+)
+"""Files whose functions at the end of a stack only wait for others."""
+LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python3|^<")
+
+
+def stage_of_file(path: str) -> str | None:
+    """Return the stage that a file of a known library works for."""
+    for pattern, stage in BY_FILE:
+        if pattern.search(path):
+            return stage
+    return None
+
+
+def stage_of_name(name: str) -> str | None:
+    """Return the stage that the name of a user's function tells."""
+    for pattern, stage in BY_NAME:
+        if pattern.search(name):
+            return stage
+    return None
+
+
+def stage_of_line(text: str) -> str | None:
+    """Return the stage that a line of a user's program tells."""
+    for pattern, stage in BY_LINE:
+        if pattern.search(text):
+            return stage
+    return None
+
+
+class Classifier:
+    """Stage and place of stacks, remembered by their code."""
+
+    def __init__(self) -> None:
+        self._by_code: dict[object, tuple[str | None, bool]] = {}
+
+    def _known(self, frame: FrameType) -> tuple[str | None, bool]:
+        """Return a frame's stage by file or name, and whether it is the user's own code."""
+        code = frame.f_code
+        known = self._by_code.get(code)
+        if known is None:
+            own = not LIBRARIES.search(code.co_filename)
+            stage = stage_of_name(code.co_name) if own else stage_of_file(code.co_filename)
+            known = self._by_code[code] = (stage, own)
+        return known
+
+    def classify(self, frame: FrameType) -> tuple[str, str]:
+        """Return the stage of a stack, "" for an unknown one, and its place in the user's code."""
+        if WAITING.search(frame.f_code.co_filename):
+            return IDLE, ""
+        stage: str | None = None
+        where = ""
+        current: FrameType | None = frame
+        for _ in range(DEEPEST):
+            if current is None:
+                break
+            code = current.f_code
+            if not code.co_filename.startswith(HERE):
+                known, own = self._known(current)
+                if own and not where:
+                    where = f"{code.co_name} ({os.path.basename(code.co_filename)})"
+                    line = linecache.getline(code.co_filename, current.f_lineno)
+                    known = stage_of_line(line) or known
+                if stage is None and known is not None:
+                    stage = known
+                if stage is not None and where:
+                    break
+            current = current.f_back
+        return stage or "", where
+
+
+class Sampler:
+    """A thread that looks at the stacks of all others until it is stopped.
+
+    It is no `threading.Thread`, so that the program's own list of threads stays as it is.
+    """
+
+    def __init__(self, phase: Callable[[int], str], flush: Callable[[], None]) -> None:
+        """Prepare.
+
+        Args:
+            phase: of a thread's number: "wait" or "step" for the loop's thread, else "work".
+            flush: called twice a second, in this thread.
+        """
+        self._phase = phase
+        self._flush = flush
+        self._classifier = Classifier()
+        self._stop: _thread.LockType | None = None
+        self._done: _thread.LockType | None = None
+        self._native = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all looks, as in a process that was forked."""
+        self.counts: dict[tuple[str, str, str], int] = {}
+        self.looks = 0
+        self.late_ns = 0
+        self.active = 0
+        self._stop = self._done = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread is there."""
+        return self._stop is not None
+
+    def start(self) -> None:
+        """Start the thread, if it is not there."""
+        if self._stop is not None:
+            return
+        self._stop, self._done = _thread.allocate_lock(), _thread.allocate_lock()
+        self._stop.acquire()
+        self._done.acquire()
+        _thread.start_new_thread(self._run, (self._stop, self._done))
+
+    def stop(self) -> None:
+        """End the thread, and return when the system has taken it away: a fork may follow."""
+        stop, done, self._stop, self._done = self._stop, self._done, None, None
+        if stop is None or done is None:
+            return
+        stop.release()
+        done.acquire(timeout=1)
+        for _ in range(200):
+            if not text_of(f"/proc/self/task/{self._native}/stat"):
+                return
+            os.sched_yield()
+
+    def _run(self, stop: _thread.LockType, done: _thread.LockType) -> None:
+        me = _thread.get_ident()
+        self._native = _thread.get_native_id()
+        flushed = perf_counter_ns()
+        delay = run_delay_ns(self._native) or 0
+        try:
+            while True:
+                before = perf_counter_ns()
+                if stop.acquire(timeout=INTERVAL_S):
+                    return
+                now = perf_counter_ns()
+                self.late_ns += max(now - before - int(INTERVAL_S * 1e9), 0)
+                self._look(me)
+                if now - flushed > FLUSH_NS:
+                    flushed = now
+                    delayed = run_delay_ns(self._native) or 0
+                    self.late_ns, delay = max(self.late_ns - delayed + delay, 0), delayed
+                    self._flush()
+        except Exception:  # noqa: S110  # the program must go on as without a watch
+            pass
+        finally:
+            done.release()
+
+    def _look(self, me: int) -> None:
+        self.looks += 1
+        for thread, frame in sys._current_frames().items():  # noqa: SLF001  # there is no other way
+            if thread == me:
+                continue
+            phase = self._phase(thread)
+            if not phase:
+                continue
+            stage, where = self._classifier.classify(frame)
+            if stage == IDLE:
+                if phase == "work":
+                    continue
+            else:
+                self.active += 1
+            key = (phase, stage, where)
+            if key not in self.counts and len(self.counts) >= MOST_PLACES:
+                key = (phase, stage, "")
+            self.counts[key] = self.counts.get(key, 0) + 1
