@@ -55,7 +55,7 @@ def check_requirements(programs: Mapping[str, str] = PROGRAMS) -> None:
         )
     sky = find_spec("sky")
     if sky is None or sky.origin is None:  # a folder named sky is not SkyPilot
-        raise UnfitError("a rehearsal needs SkyPilot: pip install 'skymark[rehearsal]'")
+        raise UnfitError("a rehearsal needs SkyPilot: in a checkout, pip install '.[rehearsal]'")
 
 
 def missing_packages(programs: Mapping[str, str]) -> list[str]:
