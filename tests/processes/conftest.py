@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from skymark.execute.measurer import Measurer
 from skymark.execute.partition.shard import Shard
 from skymark.execute.process import MeasuredRound, WorkerProcess
 from skymark.execute.venvs import Venvs
+from skymark.machine.processes import Table
 from skymark.model.effort import Effort
 from skymark.model.machine import Target
 from skymark.model.plan import Plan
-from skymark.model.record import Cell, Verification
+from skymark.model.record import Cell, MachineUse, Verification
 from skymark.rundir.directory import RunDirectory
 from skymark.suite.contract import Suite
 from tests.scripted_suite import ScriptedSuite, Witness
@@ -46,8 +48,12 @@ class Bed:
         suite: Suite | None = None,
         shard: Shard | None = None,
         target: Target = "cpu",
+        sets_aside: bool = False,
     ) -> Measurer:
-        """A measurer of a plan, with the tests' own Python or venvs of the cache."""
+        """A measurer of a plan, with the tests' own Python or venvs of the cache.
+
+        Other programs on the machine change nothing unless rounds are set aside.
+        """
         return Measurer(
             plan=plan,
             suite=suite or ScriptedSuite(),
@@ -60,6 +66,7 @@ class Bed:
                 target,
             ),
             cells=None if shard is None else shard.take(plan.cells),
+            sets_aside=sets_aside,
         )
 
     def journal(self, do: str) -> list[dict]:
@@ -114,3 +121,24 @@ def worker_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers import the scripted runner, besides what the session lets them import."""
     paths = filter(None, [os.fspath(WORKER_SIDE), os.environ.get("SKYMARK_WORKER_PATH")])
     monkeypatch.setenv("SKYMARK_WORKER_PATH", os.pathsep.join(paths))
+
+
+class Taken:
+    """A watch that tells given shares of the processors, one a round."""
+
+    def __init__(self) -> None:
+        self.shares: list[float] = []
+
+    def begin(self, own_s: float, table: Table) -> None:
+        """Begin; nothing is read."""
+
+    def end(self, own_s: float, table: Table, own: Collection[int]) -> MachineUse:
+        return MachineUse(cores=2.0, others_cores=2 * self.shares.pop(0), program="stress-ng")
+
+
+@pytest.fixture
+def taken(monkeypatch) -> Taken:
+    """Tells what others take in the rounds of this test."""
+    told = Taken()
+    monkeypatch.setattr(process, "MachineWatch", lambda _: told)
+    return told

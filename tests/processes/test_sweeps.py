@@ -146,6 +146,7 @@ def test_a_cell_is_ok_after_its_rounds_with_figures_samples_and_versions(bed):
     assert record.conditions == {"mood": "calm"}
     assert bed.run.record(cell) == record
     samples = pq.read_table(bed.run.samples_path(cell)).to_pydict()
+    assert len(samples.pop("taken_share")) == 8
     assert samples == {"round": [0] * 4 + [1] * 4, "step_ns": [25_000_000] * 4 + [50_000_000] * 4}
     assert list(bed.run.rounds(cell)) == []
 
@@ -624,3 +625,41 @@ def test_an_adapter_whose_data_another_one_makes_imports_nothing_before_its_roun
     run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     first = next(imports for told, imports in before if told.startswith("measuring"))
     assert (first, len(bed.journal("import"))) == (1, 3)
+
+
+def test_disturbed_rounds_are_set_aside_and_measured_again(bed, taken):
+    taken.shares = [0.4, 0.0, 0.0, 0.4, 0.0]
+    plan = plan_of(cell_of("a", ms="300,100,110,320,105"))
+    (record,) = run_sweeps(bed.measurer(plan, sets_aside=True))
+    assert [round.is_disturbed for round in record.rounds] == [True, False, False]
+    assert not record.disturbed
+    assert record.values("steps_per_s") == [
+        round.metrics["steps_per_s"] for round in record.counted
+    ]
+    assert record.metrics["steps_per_s"].value > 37
+    assert {"rounds-set-aside"} <= {warning.kind for warning in record.warnings}
+
+
+def test_a_cell_that_is_always_disturbed_ends_and_says_so(bed, taken):
+    taken.shares = [0.4] * 9
+    (record,) = run_sweeps(bed.measurer(plan_of(cell_of("a")), sets_aside=True))
+    assert record.disturbed
+    assert len(record.rounds) == 2 * EFFORT.max_rounds
+    assert list(record.counted) == list(record.rounds)
+    assert {"disturbed"} <= {warning.kind for warning in record.warnings}
+
+
+def test_disturbed_rounds_of_an_interrupted_run_stay_set_aside(bed, taken):
+    taken.shares = [0.0, 0.4, 0.0]
+    plan = plan_of(cell_of("a"))
+
+    def interrupt(told):
+        if told == "measuring scripted.S-1.small.a 2":
+            raise KeyboardInterrupt
+
+    bed.witness = Witness(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweeps(bed.measurer(plan, sets_aside=True))
+    bed.witness = Witness()
+    (record,) = run_sweeps(bed.measurer(plan, sets_aside=True))
+    assert [round.is_disturbed for round in record.rounds] == [False, True, False]

@@ -100,3 +100,27 @@ def test_without_a_time_the_record_says_whether_the_interval_or_the_rounds_ended
     cells = [cell_of("steady"), cell_of("noisy", ms="100,200,90,300")]
     records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort, refused=[cell_of("no")])))
     assert stops(records) == {"steady": Stop.INTERVAL, "noisy": Stop.ROUNDS, "no": None}
+
+
+def test_disturbed_rounds_are_measured_again_as_long_as_there_is_time(bed, taken):
+    taken.shares = [0.4] * 4 + [0.0] * 100
+    plan = plan_of(*(cell_of(name) for name in "ab"), allotment=LONG)
+    records = run_sweeps(bed.measurer(plan, sets_aside=True))
+    assert not any(record.disturbed for record in records)
+    assert all(len(record.counted) >= 3 for record in records)
+    assert sum(len(record.rounds) - len(record.counted) for record in records) == 4
+
+
+def test_a_machine_that_is_always_disturbed_takes_the_time_and_no_more(bed, taken):
+    taken.shares = [0.4] * 1000
+    clock = count()
+    allotment = Allotment(time_s=35)
+    records = run_sweeps(
+        bed.measurer(
+            plan_of(*(cell_of(name) for name in "ab"), allotment=allotment), sets_aside=True
+        ),
+        clock=clock.__next__,
+    )
+    assert all(record.disturbed for record in records)
+    assert set(stops(records).values()) == {Stop.TIME}
+    assert next(clock) < 45

@@ -23,13 +23,28 @@ from skymark.execute.worker_pool import Judges, WorkerPool
 from skymark.machine.gpu_fitness import LOSS, lost_fault
 from skymark.machine.nvidia import lost_gpu
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import Cause, Cell, Record, Round, RoundResult, Status, Stop
+from skymark.model.record import (
+    Cause,
+    Cell,
+    MachineUse,
+    Record,
+    Round,
+    RoundResult,
+    Status,
+    Stop,
+    undisturbed,
+)
 from skymark.rundir.directory import RunDirectory
 from skymark.store.storing import Storing
 from skymark.suite.contract import Suite
 
 HOST_ONLY = "unused: the adapter has no part for it"
 """The accelerator of a record, where the library works on the host wherever it runs."""
+
+
+TIMES_MOST = 2
+"""Rounds of a cell with disturbed ones, over the effort's most rounds; a time limit sets no bound.
+"""
 
 
 class Observer(Protocol):
@@ -92,6 +107,8 @@ class Measurer:
     """Source of worker processes. None for a pool of its own, which ends with the measurer."""
     is_enough: Callable[[Cell, Sequence[RoundResult]], bool] = lambda *_: False
     """Whether a cell ends after rounds that the oracle passed."""
+    sets_aside: bool = True
+    """Whether disturbed rounds are set aside; rounds in pairs are disturbed alike."""
     before_round: Callable[[Cell], None] = lambda _: None
     """Called before a round of a cell; may refuse it by an error, which ends the run."""
     after_round: Callable[[Cell], None] = lambda _: None
@@ -147,7 +164,7 @@ class Measurer:
         try:
             measured = worker.measure(cell, number, self.effort, log, on_gpu=on_gpu, watch=watch)
             self.after_round(cell)
-            result = self._judged(worker, cell, measured)
+            result = self._noted(self._judged(worker, cell, measured), measured.machine)
             passed = result if result.verification.passed else None
         finally:
             self.observer.measured(cell, number, passed)
@@ -168,6 +185,14 @@ class Measurer:
         if not unfinished.set_aside(result, self.suite.doubtful):
             unfinished.add(result, measured.told.versions)
             self.run.write_round(cell, result, measured.told.versions)
+
+    def _noted(self, result: RoundResult, use: MachineUse | None) -> RoundResult:
+        """Return a round with the machine's use by others, and the share that they may take."""
+        metric = self.suite.declaration.primary_metric
+        if use is None or metric.scale == "exact" or self.shared or not self.sets_aside:
+            return result.model_copy(update={"machine": use})
+        most = self.effort.largest_taken_share
+        return result.model_copy(update={"machine": use.model_copy(update={"most_share": most})})
 
     def _judged(self, worker: WorkerProcess, cell: Cell, measured: MeasuredRound) -> RoundResult:
         """Return a round with the verdict of the suite's judge, or of its runner.
@@ -288,9 +313,13 @@ class Measurer:
         verification = rounds[-1].verification
         if not verification.passed:
             self.end(cell, Status.INVALID, verification.cause, Stop.FAILED)
-        elif self.is_enough(cell, rounds):
+            return
+        counted: Sequence[RoundResult] = undisturbed(rounds)
+        if len(rounds) >= TIMES_MOST * self.effort.max_rounds:
+            counted = rounds  # a machine that others disturb throughout
+        if counted and self.is_enough(cell, counted):
             # Fewer than the minimum are enough for figures that do not vary.
-            is_narrow = self.effort.min_rounds <= len(rounds) < self.effort.max_rounds
+            is_narrow = self.effort.min_rounds <= len(counted) < self.effort.max_rounds
             self.end(cell, Status.OK, None, Stop.INTERVAL if is_narrow else Stop.ROUNDS)
 
     def computes_on_gpu(self, unfinished: UnfinishedCell) -> bool:

@@ -19,8 +19,10 @@ from skymark.model.record import (
     Status,
     Stop,
     Verification,
+    undisturbed,
 )
 from skymark.rundir.directory import RunDirectory
+from skymark.statistics.stability import disturbance
 from skymark.suite.contract import Suite
 
 DOUBTFUL_ROUND = "doubtful-round"
@@ -85,7 +87,12 @@ class UnfinishedCell:
         """Return the record of the cell, with figures only if it ended `ok`."""
         rounds = self.rounds
         is_ok = bool(rounds) and status is Status.OK
-        warnings = suite.warnings(rounds, effort) if is_ok else ()
+        counted = undisturbed(rounds)
+        is_disturbed = is_ok and len(counted) < min(len(rounds), max(1, effort.min_rounds))
+        if is_disturbed:
+            counted = rounds
+        warnings = suite.warnings(counted, effort) if is_ok else ()
+        self._warn_of_disturbance(is_disturbed=is_disturbed)
         return Record(
             cell=self.planned.cell,
             cell_hash=self.planned.cell.hash,
@@ -93,8 +100,9 @@ class UnfinishedCell:
             status=status,
             cause=cause,
             rounds=tuple(result.summary for result in rounds),
+            disturbed=is_disturbed,
             stopped_by=stop,
-            metrics=suite.figures(rounds) if is_ok else {},
+            metrics=suite.figures(counted) if is_ok else {},
             verification=all_verified(rounds) if rounds else None,
             conditions=self._conditions() if rounds else {},
             warnings=(*warnings, *use_warnings(rounds), *self.warnings.values()),
@@ -102,6 +110,22 @@ class UnfinishedCell:
             started_at=self.started_at,
             ended_at=ended_at,
         )
+
+    def _warn_of_disturbance(self, *, is_disturbed: bool) -> None:
+        """Warn of rounds that others disturbed.
+
+        Args:
+            is_disturbed: whether too few other rounds are left.
+        """
+        told, action = disturbance(self.rounds), "stop them, or give the run more --time"
+        if told is None:
+            return
+        if is_disturbed:
+            message = f"{told}; too few rounds are undisturbed, so the figures are not ranked"
+            self.warn(kind="disturbed", message=message, action=action)
+        else:
+            message = f"{told}; the figures leave them out"
+            self.warn(kind="rounds-set-aside", message=message, action=action)
 
     def _conditions(self) -> dict[str, Setting]:
         seen = {} if self.accelerator is None else {"accelerator": self.accelerator}

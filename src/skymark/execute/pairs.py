@@ -63,6 +63,7 @@ class Pairs:
                     run.directory,
                     code=code_run,
                     uploads=[each.storing for each in runs],
+                    sets_aside=False,
                     # Neither side forks, because workers of an earlier revision may not.
                     workers=WorkerPool(announce, keeps=False, forks=False),
                 )

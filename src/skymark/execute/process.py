@@ -42,9 +42,10 @@ from skymark.execute.messages import (
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
+from skymark.measure.machine_watch import MachineWatch
 from skymark.measure.process_tree import TreeSampler, kill_tree
 from skymark.model.effort import Effort
-from skymark.model.record import Cause, Cell, RoundResult, Verification
+from skymark.model.record import Cause, Cell, MachineUse, RoundResult, Verification
 from skymark.suite.contract import ObservedRound, SeenBy
 
 START_TIMEOUT_S = 60.0
@@ -86,6 +87,8 @@ class MeasuredRound:
 
     told: Measured
     seen: ObservedRound
+    machine: MachineUse | None = None
+    """Use of the processors by others meanwhile."""
 
 
 class WorkerProcess:
@@ -217,18 +220,19 @@ class WorkerProcess:
         self._request(Measure(cell=cell, round=round, effort=effort))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
-        begin, seen = 0.0, ObservedRound()
+        begin, seen, machine = 0.0, ObservedRound(), None
         gpus = GpuSampler(self._process.kill, on=on_gpu)
         try:
             while True:
                 match event := self._receive(deadline, effort.cell_timeout_s, watch):
                     case Measured():
-                        return MeasuredRound(event, seen)
+                        return MeasuredRound(event, seen, machine)
                     case TimedRegionBegins():
                         sampler = TreeSampler(
                             self._process.pid,
                             exclude=event.exclude,
                             forked_from=next(iter(self._spared), None),
+                            machine=MachineWatch(self.id),
                         )
                         sampler.begin()
                         gpus.begin()
@@ -238,6 +242,7 @@ class WorkerProcess:
                         wall_s = time.monotonic() - begin
                         used = gpus.end()
                         sampler.end()
+                        machine = sampler.machine_use()
                         resources = sampler.resources().model_copy(update={"gpus": used})
                         seen = ObservedRound(wall_s=wall_s, resources=resources)
                         self._request(Go(seen=seen.resources))

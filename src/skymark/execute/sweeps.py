@@ -17,7 +17,7 @@ from skymark.execute.preparation import prepare
 from skymark.execute.process import WorkerProcess
 from skymark.execute.session import FinishedRun, Session
 from skymark.model.effort import Allotment
-from skymark.model.record import Cell, Record, Round, Status
+from skymark.model.record import Cell, Record, Round, Status, undisturbed
 from skymark.statistics.allocation import Allocation, Standing, Sweep
 
 
@@ -200,6 +200,7 @@ class TimedSweeps:
         return self._standing(cell, rounds, process=unfinished.planned.group, round_s=fmean(times))
 
     def _standing(self, cell: Cell, rounds: Sequence[Round], **more: object) -> Standing:
-        name = self._metric.name
-        values = tuple(round.metrics[name] for round in rounds if name in round.metrics)
-        return Standing(cell.id, cell.label, values, len(rounds), **more)  # type: ignore[arg-type]
+        name, counted = self._metric.name, undisturbed(rounds)
+        values = tuple(round.metrics[name] for round in counted if name in round.metrics)
+        begun = bool(rounds)
+        return Standing(cell.id, cell.label, values, len(counted), begun=begun, **more)  # type: ignore[arg-type]

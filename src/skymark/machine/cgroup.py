@@ -78,9 +78,25 @@ def oom_kills(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgr
     return sum(counts)
 
 
-def _throttled_share(group: Path) -> float | None:
+def throttled_s(
+    proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")
+) -> float | None:
+    """Return the seconds in which a control group was stopped for its quota; None if unknown."""
+    stopped = [
+        counts.get("throttled_usec", 0) / 1e6 + counts.get("throttled_time", 0) / 1e9
+        for group in _groups_of(proc / "cgroup", cgroups)
+        if (counts := _cpu_counts(group))
+    ]
+    return max(stopped, default=None)
+
+
+def _cpu_counts(group: Path) -> dict[str, int]:
     lines = (line.split() for line in (text_of(group / "cpu.stat") or "").splitlines())
-    counts = {words[0]: int(words[1]) for words in lines if len(words) == 2}
+    return {words[0]: int(words[1]) for words in lines if len(words) == 2}
+
+
+def _throttled_share(group: Path) -> float | None:
+    counts = _cpu_counts(group)
     periods = counts.get("nr_periods", 0)
     return counts["nr_throttled"] / periods if periods and "nr_throttled" in counts else None
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import NamedTuple
@@ -105,7 +106,7 @@ def observe(
         taken = list(_repeated(work, clock))
         rounds.append(fmean(taken))
         repetitions += taken
-        frequencies += _frequency_mhz(root)
+        frequencies += [now] if (now := frequency_mhz(root)) is not None else []
     wall_s, own_s = clock() - began, cpu_clock() - own_before
     after = times()
     return Noise(
@@ -212,10 +213,10 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
     return tuple(warnings)
 
 
-def _frequency_mhz(root: Path) -> Sequence[float]:
-    """Return the mean frequency of the processors; None if it is unreadable."""
-    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
+def frequency_mhz(root: Path = Path("/")) -> float | None:
+    """Return the mean frequency of the first processors; None if it is unreadable."""
+    files = islice((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"), 8)
     frequencies_mhz = [
         int(text) / 1000 for file in files if (text := text_of(file) or "").strip().isdigit()
     ]
-    return [fmean(frequencies_mhz)] if frequencies_mhz else []
+    return fmean(frequencies_mhz) if frequencies_mhz else None

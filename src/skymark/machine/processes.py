@@ -26,6 +26,8 @@ class Process:
     """CPU time of the process itself, including ended threads."""
     reaped_cpu_s: float
     """CPU time of descendants that ended and were waited for."""
+    name: str = ""
+    """Name of the program, of 15 characters at most."""
 
     @property
     def identity(self) -> tuple[int, float]:
@@ -85,6 +87,7 @@ def process_table() -> Table:
             ended=fields[0] in b"ZX",
             cpu_s=(int(fields[11]) + int(fields[12])) * tick_s,
             reaped_cpu_s=(int(fields[13]) + int(fields[14])) * tick_s,
+            name=line[line.index(b"(") + 1 : line.rindex(b")")].decode(errors="replace"),
         )
     return table
 
@@ -169,7 +172,7 @@ class _Hunt:
                 self._remember(tree_of(process.pid, table), table)
         if self._marker is not None:
             unknown = (p for p in table.values() if p.identity not in self._known and not p.ended)
-            marked = {p.pid for p in unknown if _marker_of(p.pid) == self._marker}
+            marked = {p.pid for p in unknown if marker_of(p.pid) == self._marker}
             self._remember(marked, table)
         alive = [
             table[process.pid]
@@ -189,7 +192,7 @@ class _Hunt:
         """Return whether the pid still belongs to the root, because pids are reused."""
         if process is None or self._marker is None:
             return process is not None
-        return process.parent == os.getpid() or _marker_of(process.pid) == self._marker
+        return process.parent == os.getpid() or marker_of(process.pid) == self._marker
 
     def _remember(self, pids: Collection[int], table: Table) -> None:
         for pid in set(pids) - self._spared:
@@ -216,7 +219,7 @@ def _signal(processes: Collection[Process], number: signal.Signals) -> None:
             continue  # It ended, or changed to another user: it is reported as still running.
 
 
-def _marker_of(pid: int) -> str | None:
+def marker_of(pid: int) -> str | None:
     """Return the marker in a process's environment; None if it has none or is unreadable."""
     import psutil
 

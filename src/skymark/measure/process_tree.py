@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -20,7 +20,8 @@ from skymark.machine.processes import (
     process_table,
     tree_of,
 )
-from skymark.model.record import Resources
+from skymark.measure.machine_watch import MachineWatch
+from skymark.model.record import MachineUse, Resources
 
 __all__ = [
     "MARKER_VARIABLE",
@@ -126,6 +127,7 @@ class TreeSampler:
         interval_s: float = 0.2,
         exclude: Collection[int] = (),
         forked_from: int | None = None,
+        machine: MachineWatch | None = None,
     ) -> None:
         """Get ready to watch.
 
@@ -135,9 +137,12 @@ class TreeSampler:
             exclude: processes left out, with everything below them.
             forked_from: a process outside the tree that only waits. Pages that it shares with the
                 tree count as the tree's alone.
+            machine: notes the use of the processors by others meanwhile; None for no note.
         """
         self._pid = pid
         self._forked_from = forked_from
+        self._machine = machine
+        self._machine_use: MachineUse | None = None
         self._interval_s = interval_s
         self._exclude = frozenset(exclude)
         self._stop = threading.Event()
@@ -166,7 +171,7 @@ class TreeSampler:
         self._stop.clear()
         self._ledger = _CpuLedger(self._pid, self._exclude)
         self._peak_pss, self._most_processes = 0, 0
-        self._sample()
+        self._sample(self._begin_note)
         self._cpu_at_begin = self._ledger.cpu_s
         self._thread = threading.Thread(target=self._watch, name="skymark-sampler", daemon=True)
         self._thread.start()
@@ -178,7 +183,7 @@ class TreeSampler:
         self._stop.set()
         self._thread.join()
         self._thread = None
-        self._sample()
+        self._sample(self._end_note)
         seen = self._most_processes > 0
         self._resources = Resources(
             cpu_s=max(0.0, self._ledger.cpu_s - self._cpu_at_begin) if seen else None,
@@ -190,6 +195,19 @@ class TreeSampler:
         """Return the tree's use between `begin` and `end`; empty before the first `end`."""
         return self._resources
 
+    def machine_use(self) -> MachineUse | None:
+        """Return the use of the processors by others between `begin` and `end`."""
+        return self._machine_use
+
+    def _begin_note(self, table: Table) -> None:
+        if self._machine is not None:
+            self._machine.begin(self._ledger.with_excluded_s, table)
+
+    def _end_note(self, table: Table) -> None:
+        if self._machine is not None:
+            own = self._ledger.pids | tree_of(os.getpid(), table)
+            self._machine_use = self._machine.end(self._ledger.with_excluded_s, table, own)
+
     def _watch(self) -> None:
         pause_s = self._interval_s
         while not self._stop.wait(pause_s):
@@ -197,8 +215,10 @@ class TreeSampler:
             self._sample()
             pause_s = max(self._interval_s, (time.thread_time() - begin) / DUTY)
 
-    def _sample(self) -> None:
-        running = self._ledger.update(process_table())
+    def _sample(self, note: Callable[[Table], None] = lambda _: None) -> None:
+        table = process_table()
+        running = self._ledger.update(table)
+        note(table)
         self._most_processes = max(self._most_processes, len(running))
         sizes = [pss_bytes(pid) for pid in running]
         if self._forked_from is not None and running:
@@ -224,6 +244,17 @@ class _CpuLedger:
         """CPU time of excluded processes that a member waited for: its reaped time includes
         them."""
         self.cpu_s = 0.0
+
+    @property
+    def pids(self) -> set[int]:
+        """The processes of the tree in the last sample, and the excluded ones."""
+        return {process.pid for process in (*self._members.values(), *self._excluded.values())}
+
+    @property
+    def with_excluded_s(self) -> float:
+        """CPU seconds of the tree and of the excluded processes that are still there."""
+        excluded = self._excluded.values()
+        return self.cpu_s + sum(process.cpu_s + process.reaped_cpu_s for process in excluded)
 
     def update(self, table: Table) -> list[int]:
         """Add one sample of the processes and return the running pids."""

@@ -26,6 +26,15 @@ class Effort(Frozen):
     limits: dict[str, float] = Field(default_factory=dict)
     """Least and largest work of a round, in the suite's own terms."""
 
+    @property
+    def largest_taken_share(self) -> float | None:
+        """Largest share of the processors that others may take of an undisturbed round.
+
+        A rate falls by at most this share, and its mean over rounds by less. Half of the wanted
+        interval leaves the other half to chance. None for a single round, which has no interval.
+        """
+        return self.target_relative_interval / 2 if self.max_rounds > 1 else None
+
 
 Goal = Literal["table", "best"]
 

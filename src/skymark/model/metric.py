@@ -129,6 +129,9 @@ class Declaration(Frozen):
     """The metric that tables show, unranked, for a record without the primary metric."""
     stand_in_reason: str | None = None
     """The condition that explains why a record has only the stand-in."""
+    cost: str | None = None
+    """The cost that verdicts name where the primary metric shows no difference. Other programs
+    disturb it little; tables show it with its interval."""
     baseline: str | None = None
     """The adapter with multiple 1; tables show all other adapters relative to it."""
     spreads: tuple[Spread, ...] = ()
@@ -153,8 +156,7 @@ class Declaration(Frozen):
     def _names_what_it_has(self) -> Self:
         spread = (name for spread in self.spreads for name in spread.metrics)
         named = {self.primary, *self.beside, *spread}
-        if self.stand_in is not None:
-            named.add(self.stand_in)
+        named |= {name for name in (self.stand_in, self.cost) if name is not None}
         if unknown := named.difference(names_of(self.metrics)):
             raise ValueError(f"{sorted(unknown)} are named, but no metrics of {self.suite!r}")
         columns = {
@@ -186,6 +188,11 @@ class Declaration(Frozen):
     def stand_in_metric(self) -> Metric | None:
         """The metric of records without the primary metric, if there is one."""
         return None if self.stand_in is None else self.metric(self.stand_in)
+
+    @property
+    def cost_metric(self) -> Metric | None:
+        """The cost that verdicts name where the primary metric shows no difference."""
+        return None if self.cost is None else self.metric(self.cost)
 
     def deciding(self, metrics: Collection[str]) -> Metric:
         """Return the primary metric, or its stand-in if only that is among some metrics."""

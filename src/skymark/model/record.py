@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from pydantic import Field, JsonValue
 
@@ -131,6 +132,37 @@ class Resources(Frozen):
         return combined(self.gpus or ())
 
 
+class MachineUse(Frozen):
+    """Use of the processors by others in one round's timed region. Null is unknown."""
+
+    began_at: Moment | None = None
+    wall_s: NonNegative = 0.0
+    """When the watch began, and its length."""
+    cores: NonNegative
+    """Processors that skymark may use, at most the control group's quota."""
+    others_cores: NonNegative | None = None
+    """Processors that other programs took, on average."""
+    stolen_cores: NonNegative | None = None
+    """Processors that the host gave to other machines, on average."""
+    program: str | None = None
+    """Name of the program that took most of `others_cores`; null if none took half."""
+    waited_shares: dict[str, NonNegative] = Field(default_factory=dict)
+    """Shares of the time in which some program waited for a resource, from the kernel's PSI."""
+    throttled_share: NonNegative | None = None
+    """Share of the time in which the control group was stopped for its quota."""
+    frequency_mhz: NonNegative | None = None
+    """Mean frequency of the first processors at the end."""
+    most_share: NonNegative | None = None
+    """Largest share that others may take of an undisturbed round; null if none is set."""
+
+    @property
+    def taken_share(self) -> float | None:
+        """Share of the processors that other programs and other machines took."""
+        if self.others_cores is None or not self.cores:
+            return None
+        return (self.others_cores + (self.stolen_cores or 0.0)) / self.cores
+
+
 class Verification(Frozen):
     """Verdict of the oracle, with the counts of what it checked."""
 
@@ -161,6 +193,16 @@ class Round(Frozen):
     metrics: dict[str, Amount] = Field(default_factory=dict)
     """Values by name; missing metrics are absent."""
     resources: Resources = Resources()
+    machine: MachineUse | None = None
+    """Use of the processors by others; null in earlier records."""
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others took more of the processors than the wanted precision allows."""
+        use = self.machine
+        if use is None or use.most_share is None or use.taken_share is None:
+            return False
+        return use.taken_share > use.most_share
 
     @property
     def own_s(self) -> float:
@@ -182,6 +224,14 @@ class RoundResult(Round):
         return Round(**{name: getattr(self, name) for name in Round.model_fields})
 
 
+AnyRound = TypeVar("AnyRound", bound=Round)
+
+
+def undisturbed(rounds: Iterable[AnyRound]) -> list[AnyRound]:
+    """Return the rounds that no other program disturbed."""
+    return [round for round in rounds if not round.is_disturbed]
+
+
 class StabilityWarning(Frozen):
     """A reason to distrust a number, and its remedy."""
 
@@ -201,10 +251,13 @@ class Record(Frozen):
     status: Status
     cause: Cause | None = None
     rounds: tuple[Round, ...] = ()
+    disturbed: bool = False
+    """Whether too few rounds were undisturbed: the figures then rest on all rounds, and the record
+    is not ranked. Else they rest on the undisturbed rounds alone."""
     stopped_by: Stop | None = None
     """The rule that ended its rounds; null if no round began."""
     metrics: dict[str, Figure] = Field(default_factory=dict)
-    """Figures over all rounds, by name; empty unless the cell ended `ok`."""
+    """Figures over the rounds that count, by name; empty unless the cell ended `ok`."""
     verification: Verification | None = None
     conditions: dict[str, Setting] = Field(default_factory=dict)
     """Conditions of the numbers beyond the settings, such as the storage format."""
@@ -236,8 +289,13 @@ class Record(Frozen):
         return sum(round.own_s for round in self.rounds)
 
     def values(self, metric: str) -> list[float]:
-        """Return a metric's values, one per round that has it."""
-        return [round.metrics[metric] for round in self.rounds if metric in round.metrics]
+        """Return a metric's values, one per counted round that has it."""
+        return [round.metrics[metric] for round in self.counted if metric in round.metrics]
+
+    @property
+    def counted(self) -> Sequence[Round]:
+        """The rounds that the figures rest on."""
+        return self.rounds if self.disturbed else undisturbed(self.rounds)
 
 
 def is_well(records: Iterable[Record]) -> bool:

@@ -45,12 +45,15 @@ class Row:
 
 
 def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
-    """Return the `ok` records of one scenario that have the primary metric, the best first."""
+    """Return the `ok` records of one scenario that have the primary metric, the best first.
+
+    Records of disturbed rounds are left out, because a slow round may be the machine's doing.
+    """
     metric = declaration.primary_metric
     good = [
         (record, record.metrics[metric.name])
         for record in records
-        if record.status is Status.OK and metric.name in record.metrics
+        if record.status is Status.OK and metric.name in record.metrics and not record.disturbed
     ]
     good.sort(key=lambda pair: pair[1].value, reverse=metric.better == "higher")
     if not good:
@@ -84,20 +87,33 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
 
 
 def not_ranked(records: Sequence[Record], declaration: Declaration) -> list[Record]:
-    """Return the `ok` records of one scenario that have the stand-in of the primary metric only."""
+    """Return the `ok` records of one scenario that are not ranked.
+
+    They rest on disturbed rounds, or have the stand-in of the primary metric only.
+    """
     return [
         record
         for record in records
         if record.status is Status.OK
-        and declaration.primary not in record.metrics
-        and declaration.stand_in in record.metrics
+        and (
+            declaration.stand_in in record.metrics
+            if declaration.primary not in record.metrics
+            else record.disturbed
+        )
     ]
 
 
 def why_not_ranked(records: Sequence[Record], declaration: Declaration) -> str:
-    """Return why records have the stand-in of the primary metric only, each reason once."""
+    """Return why records are not ranked, each reason once."""
     name = declaration.stand_in_reason or ""
-    return "; ".join(dict.fromkeys(str(record.conditions.get(name, "")) for record in records))
+    return "; ".join(
+        dict.fromkeys(
+            str(record.conditions.get(name, ""))
+            if declaration.primary not in record.metrics
+            else "too few rounds were undisturbed by other programs"
+            for record in records
+        )
+    )
 
 
 def values_of(record: Record, metric: Metric) -> list[float]:
@@ -213,7 +229,10 @@ class Columns:
             *([] if price is None else [price]),
             *([] if run.manifest.plan.allotment is None else [STOPPED_BY]),
         )
-        self._beside = tuple(_metric_column(declaration.metric(one)) for one in declaration.beside)
+        self._beside = tuple(
+            _metric_column(declaration.metric(one), with_margin=one == declaration.cost)
+            for one in declaration.beside
+        )
         elsewhere = {declaration.primary, *declaration.beside}
         self._shared = tuple(
             _metric_column(one)
@@ -237,8 +256,10 @@ class Columns:
         """Return the metrics of records that are not ranked, the primary one's stand-in first."""
         declaration = self.declaration
         first = declaration.stand_in_metric
-        if first is None or not records:
+        if not records:
             return []
+        if first is None or any(declaration.primary in one.metrics for one in records):
+            first = declaration.primary_metric
         names = dict.fromkeys(name for one in records for name in one.metrics)
         shared = [one for one in declaration.shared if one.name in names]
         own = [declaration.metric(name) for name in names if name not in self._known]
@@ -327,21 +348,24 @@ def _place(place: PlaceRange) -> str:
     return f"{place.first}" if place.first == place.last else f"{place.first}–{place.last}"
 
 
-def _metric_column(metric: Metric) -> Column:
+def _metric_column(metric: Metric, *, with_margin: bool = False) -> Column:
     return Column(
         metric.heading,
-        metric.description,
-        lambda row: _entry(row.record, metric),
+        f"{metric.description}, with half the 95 % interval" if with_margin else metric.description,
+        lambda row: _entry(row.record, metric, with_margin=with_margin),
         gives_way=metric.shown.gives_way if metric.shown else 0,
         first="ascending" if metric.better == "lower" else "descending",
     )
 
 
-def _entry(record: Record, metric: Metric) -> Entry:
+def _entry(record: Record, metric: Metric, *, with_margin: bool = False) -> Entry:
     figure = record.metrics.get(metric.name)
     if figure is None:
         return Entry(None, MISSING)
-    return Entry(_number(figure.value, metric), writer(metric)(figure.value))
+    text = writer(metric)(figure.value)
+    if with_margin and figure.relative_half_width is not None:
+        text = f"{text} {margin(figure)}"
+    return Entry(_number(figure.value, metric), text)
 
 
 def _number(value: float, metric: Metric) -> float:

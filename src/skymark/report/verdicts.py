@@ -16,8 +16,9 @@ from skymark.model.record import Record
 from skymark.report.ranking_table import Row, not_ranked, ranked, values_of, why_not_ranked
 from skymark.report.text import margin, noun_of, significant, writer
 from skymark.rundir.reader import Run
-from skymark.statistics.difference import PRACTICAL, contrast, difference
+from skymark.statistics.difference import PRACTICAL, Verdict, contrast, corrected, difference
 from skymark.statistics.power import rounds_to_verdict
+from skymark.statistics.stability import disturbance
 from skymark.suite.registry import suite_named
 
 MOST_NAMES = 6
@@ -41,6 +42,8 @@ class ScenarioVerdict(Frozen):
     ratio: Figure | None = None
     """Ratio of the best to the next, with its 95 % interval; null while undecided, and for exact
     figures."""
+    cheapest: str | None = None
+    """The adapter shown to need least of the declared cost among those tied for first."""
     more_s: float | None = None
     """Seconds of rounds that decide it with 80 % probability. Null if it is decided, if one round
     leaves the spread unknown, or if a thousand rounds are too few."""
@@ -175,10 +178,18 @@ def _verdict(
     label: str, records: Sequence[Record], rows: Sequence[Row], declaration: Declaration
 ) -> ScenarioVerdict:
     names = _names(records, declaration)
-    refused = tuple(_refused(records, names))
+    refused = (*_refused(records, names), *_disturbed(records))
     if not rows:
         said = _nothing_ranked(label, records, declaration)
-        return ScenarioVerdict(label=label, decided=None, best=(), sentences=(said, *refused))
+        disturbed = [record for record in records if record.disturbed]
+        cheapest, costs = _cheapest(disturbed, names, declaration)
+        return ScenarioVerdict(
+            label=label,
+            decided=None,
+            best=(),
+            cheapest=cheapest,
+            sentences=(said, *costs, *refused),
+        )
     best = [row for row in rows if row.leads]
     slugs = tuple(row.record.cell.adapter for row in best)
     if len(rows) == 1:
@@ -192,6 +203,7 @@ def _verdict(
         return ScenarioVerdict(
             label=label, decided=True, best=slugs, ratio=ratio, sentences=(said, *ties, *refused)
         )
+    cheapest, costs = _cheapest([row.record for row in best], names, declaration)
     listed = _listed([_name(row, names) for row in best], "or")
     said = f"{label} is not decided: {listed}."
     more_s = _seconds_to_decide(best, declaration)
@@ -199,8 +211,9 @@ def _verdict(
         label=label,
         decided=False,
         best=slugs,
+        cheapest=cheapest,
         more_s=more_s,
-        sentences=(said, _what_would_decide(best, more_s, declaration), *refused),
+        sentences=(said, *costs, _what_would_decide(best, more_s, declaration), *refused),
     )
 
 
@@ -220,6 +233,30 @@ def _decided(
     if ratio.low is not None and ratio.high is not None:
         times += f" ({significant(ratio.low, 2)} to {significant(ratio.high, 2)})"
     return ratio, f"{label}: {winner} is {metric.words.best}, {times}."
+
+
+def _cheapest(
+    records: Sequence[Record], names: dict[str, str], declaration: Declaration
+) -> tuple[str | None, tuple[str, ...]]:
+    """Return the adapter shown to be cheaper than each other, and the sentence that tells it.
+
+    Both are empty where the rounds show none. The verdicts are corrected for their number.
+    """
+    metric = declaration.cost_metric
+    costs = [] if metric is None else [one for one in records if metric.name in one.metrics]
+    if metric is None or len(costs) < max(2, len(records)):
+        return None, ()
+    costs.sort(key=lambda record: record.metrics[metric.name].value)
+    least = values_of(costs[0], metric)
+    others = [difference(least, values_of(other, metric), metric) for other in costs[1:]]
+    ratio = others[0].ratio
+    if ratio is None or any(one.verdict is not Verdict.BETTER for one in corrected(others)):
+        return None, ()
+    than = names[costs[1].cell.id]
+    less = f"{1 - ratio.value:.0%}".replace("%", " %")
+    heading = declaration.primary_metric.heading
+    uses = f"{names[costs[0].cell.id]} uses {less} {metric.words.better} than {than}"
+    return costs[0].cell.adapter, (f"No difference in {heading} is shown; {uses}.",)
 
 
 def _seconds_to_decide(best: Sequence[Row], declaration: Declaration) -> float | None:
@@ -266,6 +303,9 @@ def _what_would_decide(best: Sequence[Row], more_s: float | None, declaration: D
 def _nothing_ranked(label: str, records: Sequence[Record], declaration: Declaration) -> str:
     stand_in = declaration.stand_in_metric
     others = not_ranked(records, declaration)
+    disturbed = [record for record in others if record.disturbed]
+    if disturbed and len(disturbed) == len(others):
+        return f"{label} has no ranking: {why_not_ranked(others, declaration)}."
     if stand_in is None or not others:
         return f"{label}: nothing was measured."
     return (
@@ -280,6 +320,12 @@ def _refused(records: Sequence[Record], names: dict[str, str]) -> Iterator[str]:
     if bad:
         told = [f"{names[record.cell.id]} ({record.status.value})" for record in bad]
         yield f"Without a result: {_listed(told, 'and')}."
+
+
+def _disturbed(records: Sequence[Record]) -> Iterator[str]:
+    """Yield a sentence on the rounds that others disturbed."""
+    if (told := disturbance([one for record in records for one in record.rounds])) is not None:
+        yield f"{told[:1].upper()}{told[1:]}."
 
 
 def _names(records: Sequence[Record], declaration: Declaration) -> dict[str, str]:

@@ -167,7 +167,8 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
 
     Args:
         rounds: each with all columns, which are equally long, or with none and no samples.
-        columns: their types by name; a column ``round`` with the round's number comes first.
+        columns: their types by name; a column ``round`` with the round's number comes
+            first, then ``taken_share``, the processors that others took meanwhile.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -180,7 +181,11 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
     }
     measured = [round for round in rounds if round.samples]
     numbers = [round.round for round in measured for _ in next(iter(round.samples.values()))]
-    table = {"round": pa.array(numbers, pa.int16())} | {
+    taken = {round.round: round.machine and round.machine.taken_share for round in measured}
+    table = {
+        "round": pa.array(numbers, pa.int16()),
+        "taken_share": pa.array([taken[number] for number in numbers], pa.float32()),
+    } | {
         name: pa.array([value for round in measured for value in round.samples[name]]).cast(
             types[kind]
         )

@@ -53,11 +53,13 @@ class Standing:
     values: tuple[float, ...]
     """The primary metric in each round that has it."""
     rounds: int
-    """Number of rounds, including rounds without the metric."""
+    """Number of undisturbed rounds, including rounds without the metric."""
     process: str = ""
     """Cells of one process share its start in a sweep."""
     round_s: float = 0.0
     """Expected time of a round, without the start of its process."""
+    begun: bool = False
+    """Whether it has a round, if only a disturbed one."""
     open: bool = True
     """Whether the cell may get rounds; a cell with a record is only compared."""
 
@@ -265,7 +267,7 @@ def _in_time(
     started: set[str] = set()
     for cell in waiting:
         cost_s = cell.round_s + (0.0 if cell.process in started else start_s.get(cell.process, 0.0))
-        if cell.rounds and cost_s > left_s:
+        if (cell.rounds or cell.begun) and cost_s > left_s:
             continue
         left_s -= cost_s
         started.add(cell.process)

@@ -7,7 +7,8 @@ by chance alone, it raises its warning in fewer than 4 of 100 cells (the tests s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -59,6 +60,21 @@ def warnings_of(
     seen = CheckedRounds(rounds, effort, metric)
     warnings = (check(seen) for check in CHECKS)
     return tuple(warning for warning in warnings if warning is not None)
+
+
+def disturbance(rounds: Iterable[Round]) -> str | None:
+    """Return the processors that others took in disturbed rounds, in words; None without one."""
+    known = [round.machine for round in rounds if round.machine is not None]
+    taken = [round.machine for round in rounds if round.machine is not None and round.is_disturbed]
+    if not taken:
+        return None
+    others = median(use.others_cores or 0.0 for use in taken)
+    stolen = median(use.stolen_cores or 0.0 for use in taken)
+    names = Counter(use.program for use in taken if use.program is not None)
+    named = f" (mostly {names.most_common(1)[0][0]})" if names else ""
+    who = f"other programs{named}" if others >= stolen else "other machines on the host"
+    where = f"{len(taken)} of {len(known)} rounds"
+    return f"{who} took {max(others, stolen):.2g} of {taken[0].cores:g} cores in {where}"
 
 
 def no_interval(seen: CheckedRounds) -> StabilityWarning | None:

@@ -13,12 +13,14 @@ from skymark.model.record import (
     SCHEMA_VERSION,
     Cause,
     Cell,
+    MachineUse,
     Record,
     Round,
     RoundResult,
     Status,
     Verification,
     is_well,
+    undisturbed,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,3 +121,21 @@ def test_a_record_is_of_this_schema_only():
     for version in (SCHEMA_VERSION - 1, SCHEMA_VERSION + 1):
         with pytest.raises(ValidationError, match="schema_version"):
             Record.model_validate(content | {"schema_version": version})
+
+
+@pytest.mark.parametrize(
+    ("use", "is_disturbed"),
+    [
+        (None, False),
+        ({"others_cores": 1.0}, False),
+        ({"others_cores": None, "most_share": 0.05}, False),
+        ({"others_cores": 0.09, "most_share": 0.05}, False),
+        ({"others_cores": 0.11, "most_share": 0.05}, True),
+        ({"others_cores": 0.0, "stolen_cores": 0.11, "most_share": 0.05}, True),
+    ],
+)
+def test_a_round_is_disturbed_if_others_took_more_than_they_may(use, is_disturbed):
+    machine = None if use is None else MachineUse(cores=2.0, **use)
+    round = Round(round=0, started_at=NOW, setup_s=0.0, timed_ns=1, machine=machine)
+    assert round.is_disturbed is is_disturbed
+    assert undisturbed([round]) == ([] if is_disturbed else [round])

@@ -151,7 +151,7 @@ def test_set_up_stands_beside_the_rate_and_the_rate_is_spread_over_epochs(
     html = render(open_run(make.write_run(tmp_path / "run", records)))
     headings = re.findall(r'<button type="button"[^>]*>([^<]+)</button>', html)
     at = headings.index("× numpy")
-    assert headings[at + 1 : at + 3] == ["restart ms", "set-up ms"]
+    assert headings[at + 2 : at + 4] == ["restart ms", "set-up ms"]
     assert headings.count("restart ms") == 1
     assert "samples/s over epochs, set-up included: 1 900, 10 905, 100 950" in html
 

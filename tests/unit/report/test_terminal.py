@@ -55,8 +55,8 @@ def test_a_table_has_the_columns_that_decide_and_wide_ones_the_others(
         records.append(make.measured(make.cell("TAB-1", name), rounds))
     run = open_run(make.write_run(tmp_path / "run", records))
     assert re.split("  +", line_of(shown(run), "loader")) == [
-        *("loader", "samples/s", "±", "vs best", "order", "median wait", "p99 wait"),
-        *("CPU s per 1000", "cores used", "memory"),
+        *("loader", "samples/s", "±", "vs best", "order", "CPU s per 1000"),
+        *("median wait", "p99 wait", "cores used", "memory"),
     ]
     assert "× numpy" not in shown(run)
     assert "× numpy" in shown(run, wide=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.model.record import Cause, Status
+from skymark.model.record import Cause, MachineUse, Status
 from skymark.report import verdicts
+from skymark.report.ranking_table import ranked
 from skymark.report.verdicts import decided_in, told_of, verdicts_of
 from skymark.rundir.reader import open_run
 
@@ -109,10 +110,94 @@ def test_scenarios_are_counted_as_decided_only_where_adapters_were_compared(verd
 
 
 def test_a_verdict_never_says_more_than_the_table(saved):
-    from skymark.report.ranking_table import ranked
-
     for verdict in verdicts_of(saved):
         rows = ranked(saved.by_label()[verdict.label], saved.declaration)
         leaders = [row.record.cell.adapter for row in rows if row.leads]
         assert verdict.best == tuple(leaders)
         assert verdict.decided is (None if len(rows) < 2 else len(leaders) == 1)
+
+
+def taken(rounds, shares, program="stress-ng"):
+    """Return rounds of which others took shares of two cores, 5 % allowed."""
+    uses = [
+        MachineUse(cores=2, others_cores=2 * share, program=program, most_share=0.05)
+        for share in shares
+    ]
+    return [one.model_copy(update={"machine": use}) for one, use in zip(rounds, uses, strict=True)]
+
+
+def costing(rounds, *costs):
+    """Return rounds with these CPU seconds per 1000 samples."""
+    return [
+        one.model_copy(update={"metrics": one.metrics | {"cpu_s_per_1000_samples": cost}})
+        for one, cost in zip(rounds, costs, strict=True)
+    ]
+
+
+@pytest.fixture
+def verdict_of(make, tmp_path):
+    """Return the verdict on a scenario of adapters with rounds, and the tables' rows."""
+
+    def verdict(disturbed=(), **rounds):
+        records = [
+            make.measured(make.cell("TAB-1", name), of_it, disturbed=name in disturbed)
+            for name, of_it in rounds.items()
+        ]
+        run = open_run(make.write_run(tmp_path / "run", records))
+        (found,) = verdicts_of(run)
+        return found, ranked(run.records, run.declaration)
+
+    return verdict
+
+
+def test_a_verdict_says_who_took_how_much_in_how_many_rounds(make, verdict_of):
+    disturbed = taken(make.rounds_of(1000, 4), (0.0, 0.45, 0.45, 0.0))
+    found, _ = verdict_of(numpy=disturbed, grain=taken(make.rounds_of(3000, 3), (0.0,) * 3))
+    assert found.decided
+    for words in ("stress-ng", "0.9 of 2 cores", "2 of 7 rounds"):
+        assert words in found.sentences[-1]
+
+
+def test_a_disturbed_record_is_shown_but_not_ranked(make, verdict_of):
+    grain = taken(make.rounds_of(3000, 3), (0.4, 0.4, 0.0))
+    found, rows = verdict_of(disturbed=("grain",), numpy=make.rounds_of(1000, 3), grain=grain)
+    assert [row.record.cell.adapter for row in rows] == ["numpy"]
+    assert found.best == ("numpy",)
+    assert found.decided is None
+
+
+def test_where_all_are_disturbed_there_is_no_ranking_but_costs_are_told(make, verdict_of):
+    busy = (0.4, 0.4, 0.4)
+    numpy = taken(costing(make.rounds_of(1000, 3), 1.0, 1.01, 0.99), busy)
+    grain = taken(costing(make.rounds_of(3000, 3), 0.5, 0.51, 0.505), busy)
+    found, rows = verdict_of(disturbed=("numpy", "grain"), numpy=numpy, grain=grain)
+    assert (rows, found.best, found.cheapest) == ([], (), "grain")
+    assert "no ranking" in found.text
+
+
+@pytest.mark.parametrize(
+    ("costs", "cheapest"),
+    [
+        (((1.0, 1.01, 0.99), (0.8, 0.81, 0.79)), "grain"),
+        (((0.8, 0.81, 0.79), (1.0, 1.01, 0.99)), "numpy"),
+        (((1.0, 1.01, 0.99), (0.99, 1.0, 0.98)), None),
+        (((1.0, 1.5, 0.6), (0.8, 1.3, 0.5)), None),
+    ],
+)
+def test_where_rates_show_nothing_the_cpu_time_decides_if_it_can(make, verdict_of, costs, cheapest):
+    numpy, grain = (
+        costing(make.rounds_of(1000, 3, 0.05, name=name), *own)
+        for name, own in zip("ab", costs, strict=True)
+    )
+    found, _ = verdict_of(numpy=numpy, grain=grain)
+    assert found.decided is False
+    assert found.cheapest == cheapest
+    assert ("less CPU" in found.text) is (cheapest is not None)
+    if cheapest is not None:
+        assert "20 %" in found.text
+
+
+def test_a_decided_scenario_names_no_cheapest(make, verdict_of):
+    numpy = costing(make.rounds_of(1000, 3), 1.0, 1.01, 0.99)
+    found, _ = verdict_of(numpy=numpy, grain=costing(make.rounds_of(3000, 3), 0.5, 0.5, 0.51))
+    assert (found.decided, found.cheapest) == (True, None)

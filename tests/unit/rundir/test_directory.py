@@ -23,7 +23,15 @@ from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
-from skymark.model.record import SCHEMA_VERSION, Cell, Record, RoundResult, Status, Verification
+from skymark.model.record import (
+    SCHEMA_VERSION,
+    Cell,
+    MachineUse,
+    Record,
+    RoundResult,
+    Status,
+    Verification,
+)
 from skymark.rundir import directory
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.reader import read_sums
@@ -213,7 +221,10 @@ def test_a_round_without_samples_is_kept_and_its_record_written(run):
     assert [result.samples for result, _ in run.rounds(cell)] == [{}]
     run.write_record(record_of(cell, [bare]), [bare])
     table = pq.read_table(run.samples_path(cell))
-    assert (len(table), table.column_names) == (0, ["round", *DECLARATION.sample_columns])
+    assert (len(table), table.column_names) == (
+        0,
+        ["round", "taken_share", *DECLARATION.sample_columns],
+    )
     run.write_record(record_of(cell, [round_of(0), bare]), [round_of(0), bare])
     assert pq.read_table(run.samples_path(cell))["round"].to_pylist() == [0] * 4
 
@@ -304,12 +315,15 @@ def test_a_record_with_an_unknown_key_is_not_read(run):
 
 
 def test_samples_hold_every_value_of_every_round_in_the_columns_that_are_declared(run):
-    run.write_record(record_of(cell_of()), [round_of(0), round_of(1)])
+    use = MachineUse(cores=2.0, others_cores=0.5)
+    noted = round_of(1).model_copy(update={"machine": use})
+    run.write_record(record_of(cell_of()), [round_of(0), noted])
     table = pq.read_table(run.samples_path(cell_of()))
     assert table.schema.equals(
         pa.schema(
             {
                 "round": pa.int16(),
+                "taken_share": pa.float32(),
                 "step_ns": pa.int64(),
                 "loss": pa.float64(),
                 "device": pa.int32(),
@@ -319,6 +333,7 @@ def test_samples_hold_every_value_of_every_round_in_the_columns_that_are_declare
     )
     assert table.to_pydict() == {
         "round": [0] * 4 + [1] * 4,
+        "taken_share": [None] * 4 + [0.25] * 4,
         "step_ns": [70, 2**40, 50, 40, 70, 2**40, 51, 40],
         "loss": [0.5, 0.25, 1 / 3, 0.0] * 2,
         "device": [0, 1, 0, 1] * 2,
@@ -330,7 +345,7 @@ def test_a_run_that_is_taken_up_writes_samples_in_the_same_columns(run):
     again = create(run.path, plan_of(cell_of()), resume=True)
     again.write_record(record_of(cell_of()), [round_of(0)])
     names = pq.read_schema(run.samples_path(cell_of())).names
-    assert names == ["round", "step_ns", "loss", "device", "warm_up"]
+    assert names == ["round", "taken_share", "step_ns", "loss", "device", "warm_up"]
 
 
 def test_rounds_without_samples_make_a_file_without_rows(run):

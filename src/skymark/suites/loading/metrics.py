@@ -244,7 +244,8 @@ METRICS = (
         unit="s",
         description="CPU seconds of the whole process tree per 1000 samples",
         better="lower",
-        shown=Shown(digits=2, gives_way=5),
+        words=Words(better="less CPU", worse="more CPU", best="least CPU"),
+        shown=Shown(digits=2, gives_way=1),
     ),
     Metric(
         name="cores_used",
@@ -403,7 +404,8 @@ DECLARATION = Declaration(
     ),
     stand_in="epoch_samples_per_s",
     stand_in_reason="stream",
-    beside=("epoch_restart_ns", "open_s"),
+    cost="cpu_s_per_1000_samples",
+    beside=("cpu_s_per_1000_samples", "epoch_restart_ns", "open_s"),
     distributions=(
         Distribution(
             heading="waits, ms",
