@@ -303,6 +303,12 @@ def pairs(session: nox.Session) -> None:
 
 
 @nox.session
+def busy(session: nox.Session) -> None:
+    """Print intervals and named rounds beside a program that comes and goes (20 minutes)."""
+    session.run("python", "-m", "tests.busy", *session.posargs)
+
+
+@nox.session
 def replayed(session: nox.Session) -> None:
     """Make docs/accuracy.md's tables of real rounds (an hour); -- --run DIR."""
     session.run("python", "-m", "tests.replayed_rounds", "docs/accuracy.md", *session.posargs)
@@ -382,7 +388,9 @@ def fuzz_clip(session: nox.Session) -> None:
 @nox.session
 def published(session: nox.Session) -> None:
     """Make the tables of docs/reference/measured.md from the runs in benchmarks/results (seconds)."""
-    session.run("python", "-m", "tests.published_runs", "docs/reference/measured.md", *session.posargs)
+    session.run(
+        "python", "-m", "tests.published_runs", "docs/reference/measured.md", *session.posargs
+    )
 
 
 @nox.session
