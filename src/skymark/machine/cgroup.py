@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Iterable
 from pathlib import Path
 
 from skymark.model.base import Frozen
@@ -78,14 +79,18 @@ def oom_kills(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgr
     return sum(counts)
 
 
-def throttled_s(
+def cpu_groups(
     proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")
-) -> float | None:
-    """Return the seconds in which a control group was stopped for its quota; None if unknown."""
+) -> tuple[Path, ...]:
+    """Return the directories of the process's groups that count stops for a quota."""
+    return tuple(group for group in _groups_of(proc / "cgroup", cgroups) if _cpu_counts(group))
+
+
+def throttled_s(groups: Iterable[Path]) -> float | None:
+    """Return the seconds in which one of some groups was stopped; None without a group."""
     stopped = [
         counts.get("throttled_usec", 0) / 1e6 + counts.get("throttled_time", 0) / 1e9
-        for group in _groups_of(proc / "cgroup", cgroups)
-        if (counts := _cpu_counts(group))
+        for counts in map(_cpu_counts, groups)
     ]
     return max(stopped, default=None)
 

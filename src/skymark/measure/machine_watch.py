@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 
 import psutil
 
-from skymark.machine.cgroup import limits_of, text_of, throttled_s
+from skymark.machine.cgroup import cpu_groups, limits_of, text_of, throttled_s
 from skymark.machine.noise import frequency_mhz
 from skymark.machine.processes import Table, marker_of
 from skymark.model.record import MachineUse
@@ -50,6 +51,18 @@ class CoreTimes:
     """Time in interrupts, which a loader's own reads cause, too."""
     counted: float
     """All time."""
+
+
+@cache
+def cores_of_machine() -> tuple[float, float]:
+    """Return the cores that this process sees, and those that its quota allows; read once."""
+    limits = limits_of()
+    usable = float(limits.usable_cores or os.cpu_count() or 1)
+    return usable, min(usable, limits.cpu_quota_cores or usable)
+
+
+groups_here = cache(cpu_groups)
+"""Control groups of this process; read once."""
 
 
 def core_times() -> CoreTimes:
@@ -91,7 +104,7 @@ class Moment:
     cores: CoreTimes = field(default_factory=core_times)
     engine_s: float = field(default_factory=time.process_time)
     waited_s: dict[str, float] = field(default_factory=waited_s)
-    throttled_s: float | None = field(default_factory=throttled_s)
+    throttled_s: float | None = field(default_factory=lambda: throttled_s(groups_here()))
 
 
 class MachineWatch:
@@ -107,9 +120,7 @@ class MachineWatch:
                 others; None to look for none.
             moment: reads the clocks.
         """
-        limits = limits_of()
-        self._usable = float(limits.usable_cores or os.cpu_count() or 1)
-        self._cores = min(self._usable, limits.cpu_quota_cores or self._usable)
+        self._usable, self._cores = cores_of_machine()
         self._marker = marker
         self._moment = moment
         self._begin: Moment | None = None

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from skymark.machine.cgroup import limits_of
 from skymark.machine.processes import Process
 from skymark.measure import machine_watch
 from skymark.measure.machine_watch import CoreTimes, MachineWatch, Moment, core_times
@@ -48,8 +47,7 @@ def use(monkeypatch):
     """Return the use of a machine between `START` and a moment."""
 
     def noted(end: Moment, begin: Moment = START, quota: float | None = None, own=()):
-        limits = limits_of().model_copy(update={"usable_cores": 2, "cpu_quota_cores": quota})
-        monkeypatch.setattr(machine_watch, "limits_of", lambda: limits)
+        monkeypatch.setattr(machine_watch, "cores_of_machine", lambda: (2.0, quota or 2.0))
         moments = iter((begin, end))
         watch = MachineWatch(moment=lambda *_: next(moments))
         watch.begin(0.0, {})
