@@ -62,6 +62,9 @@ class Metric(Frozen):
     pooled: bool = False
     """Whether it is derived from the raw samples of all rounds together, so it has no interval."""
     integer: bool = False
+    outcome: str | None = None
+    """Column of the samples with each element's part of it, whose mean over elements it is; the
+    interval and comparisons are over elements then."""
     own: bool = False
     """Whether only some scenarios have it. Their tables show it; an export has it in one JSON
     column."""
@@ -140,6 +143,8 @@ class Declaration(Frozen):
     """Metrics whose columns stand beside the primary metric's: costs that it does not include."""
     sample_columns: dict[str, ColumnType] = Field(default_factory=dict)
     """Columns of a cell's file of raw samples, besides the round's number."""
+    elements: tuple[str, ...] = ()
+    """Names of the conditions that are equal if two records scored the same elements."""
     conditions: tuple[str, ...] = ()
     """Names of the conditions, beyond the settings, that a record's numbers depend on."""
     method: tuple[str, ...] = ()
@@ -165,6 +170,7 @@ class Declaration(Frozen):
             for name in (distribution.column, distribution.only)
             if name
         }
+        columns |= {one.outcome for one in self.metrics if one.outcome is not None}
         if unknown := columns.difference(self.sample_columns):
             raise ValueError(f"{sorted(unknown)} are no columns of the samples of {self.suite!r}")
         if self.primary_metric.better is None:

@@ -15,6 +15,7 @@ from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
 from skymark.report.judgement import Judged, Judgement, NamedCell, judge
+from skymark.report.ranking_table import ByElement
 from skymark.report.text import duration, noun_of
 from skymark.rundir.reader import Run
 from skymark.statistics.change_points import CommonChange
@@ -127,7 +128,8 @@ def compare_runs(
         before: the reference.
         after: what is compared with it.
         across: what may differ between them; by default nothing that changes figures may.
-        practical: smallest relative difference that counts; None for 5 %, in pairs 2 %.
+        practical: smallest relative difference that counts; None for 5 %, and for 2 % in pairs of
+            rounds or elements.
 
     Raises:
         UsageError: they have no cell in common, or differ in what `across` does not allow.
@@ -135,15 +137,20 @@ def compare_runs(
     if unknown := set(across) - set(ACROSS):
         raise UsageError(f"cannot compare across {sorted(unknown)}; choose of {', '.join(ACROSS)}")
     in_pairs = are_sides(before.manifest, after.manifest)
+    by_element = PAIRED_PRACTICAL if practical is None else practical
     if practical is None:
         practical = PAIRED_PRACTICAL if in_pairs else PRACTICAL
     if practical < 0:
         raise UsageError(f"--practical {practical:g} must not be negative; 0.05 is usual")
     pairs = [(one, after.by_id[id]) for id, one in before.by_id.items() if id in after.by_id]
+    if not pairs and "cells" in across:
+        pairs = _alike(before, after)
+    partners = {one.cell.id: other.cell.id for one, other in pairs}
     if not pairs:
         raise UsageError(
             f"{before.directory} and {after.directory} have no cell in common; "
-            "compare runs of the same scenarios, variants and adapters"
+            "compare runs of the same scenarios, variants and adapters, or add --across cells for "
+            "one other adapter or setting in each run"
         )
     found = [
         *(("hardware", text) for text in _hardware(before, after)),
@@ -163,7 +170,11 @@ def compare_runs(
     applies = partial(_applies, declaration)
     same_machine = _python(before, after) is None and {kind for kind, _ in found} <= {"versions"}
     judged, common = judge(
-        *(pairs, metrics, practical), in_pairs=in_pairs, same_machine=same_machine, applies=applies
+        *(pairs, metrics, practical),
+        in_pairs=in_pairs,
+        same_machine=same_machine,
+        by_element=ByElement(declaration, before.directory, after.directory, by_element),
+        applies=applies,
     )
     return Comparison(
         before=before.manifest.run_id,
@@ -180,15 +191,31 @@ def compare_runs(
             )
             for one, other in pairs
         ),
-        only_before=tuple(id for id in before.by_id if id not in after.by_id),
-        only_after=tuple(id for id in after.by_id if id not in before.by_id),
-        unjudged=dict(_unjudged(before, after)),
+        only_before=tuple(id for id in before.by_id if id not in partners),
+        only_after=tuple(id for id in after.by_id if id not in partners.values()),
+        unjudged=dict(_unjudged(before, after, partners)),
         differs=(
             *(text for _, text in found),
             *_remarks(before, after),
             *_in_common(common, metrics),
         ),
     )
+
+
+def _alike(before: Run, after: Run) -> list[tuple[Record, Record]]:
+    """Return the pairs of a scenario's only cell in each run, such as two checkpoints.
+
+    Cells whose scenario has several in one of the runs are left out.
+    """
+
+    def only(run: Run) -> dict[tuple[str, str], Record]:
+        by_work: dict[tuple[str, str], list[Record]] = {}
+        for record in run.records:
+            by_work.setdefault((record.cell.scenario, record.cell.variant), []).append(record)
+        return {work: records[0] for work, records in by_work.items() if len(records) == 1}
+
+    ours = only(after)
+    return [(one, ours[work]) for work, one in only(before).items() if work in ours]
 
 
 def _compared(
@@ -259,14 +286,14 @@ def gate(comparison: Comparison, *, counts_lost: bool = True) -> None:
         raise GateError("; ".join(reasons))
 
 
-def _unjudged(before: Run, after: Run) -> Iterator[tuple[str, str]]:
+def _unjudged(before: Run, after: Run, partners: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the cells of a baseline that cannot be judged, each with the reason."""
     here, there = before.manifest.run_id, after.manifest.run_id
     for id, record in before.by_id.items():
-        if id not in after.by_id:
+        if id not in partners:
             if record.status is Status.OK:
                 yield id, f"no record in {there}"
-        elif record.was_not_set_up and after.by_id[id].status is Status.OK:
+        elif record.was_not_set_up and after.by_id[partners[id]].status is Status.OK:
             yield id, f"not set up in {here}"
     for cell in before.missing:
         if cell.id in after.by_id and after.by_id[cell.id].status is Status.OK:

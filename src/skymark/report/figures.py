@@ -92,7 +92,7 @@ def _figures(run: Run) -> Iterator[tuple[str, Figure]]:
     """Yield the figures with their names, a scenario's one after another."""
     declaration = run.declaration
     for label, records in run.by_label().items():
-        rows = ranked(records, declaration)[:MOST_ROWS]
+        rows = ranked(records, declaration, run.directory)[:MOST_ROWS]
         if not rows:
             continue
         yield f"{label}-{declaration.primary}", _rates(label, rows, declaration)

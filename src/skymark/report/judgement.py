@@ -10,7 +10,7 @@ from typing import NamedTuple
 from skymark.model.base import Frozen
 from skymark.model.metric import Metric
 from skymark.model.record import Record
-from skymark.report.ranking_table import values_of
+from skymark.report.ranking_table import ByElement, values_of
 from skymark.statistics.change_points import BesideOthers, CommonChange, beside, common_change
 from skymark.statistics.difference import (
     Contrast,
@@ -110,6 +110,7 @@ def judge(
     *,
     in_pairs: bool = False,
     same_machine: bool = True,
+    by_element: ByElement | None = None,
     applies: Callable[[Metric, Record, Record], bool] = lambda *_: True,
 ) -> Judgements:
     """Return the judgement on each metric that both records of a pair have.
@@ -122,6 +123,7 @@ def judge(
         same_machine: whether nothing is known to differ that changes all cells. Then what the
             libraries did alike whose versions are the same is the machine's doing, and a verdict
             on a cell has to hold beside them, too. Rounds in pairs need no such thing.
+        by_element: compares metrics that have outcomes of single elements.
         applies: whether a metric is compared in a pair of records.
     """
     sides_of = _sides_in_pairs if in_pairs else _sides
@@ -143,6 +145,12 @@ def judge(
         key: difference_of(own[key], metric) if key in own else difference(after, before, metric)
         for key, (after, before, metric) in both.items()
     }
+    if by_element is not None:
+        for before, after in pairs:
+            for metric in metrics:
+                key = (before.cell.id, metric.name)
+                if key in found and metric.outcome is not None:
+                    found[key] = by_element.difference(after, before, metric)
     beside: Mapping[Judged, Contrast] = {}
     common: Mapping[str, CommonChange] = {}
     if same_machine and not in_pairs:
@@ -154,7 +162,7 @@ def judge(
     for key, one in zip(found, confirmed, strict=True):
         contrasts = [views[key] for views in (own, beside) if key in views]
         is_open = one.verdict is Verdict.INCONCLUSIVE
-        more = _more_rounds(contrasts, both[key][-1], confidence) if is_open else None
+        more = _more_rounds(contrasts, both[key][-1], confidence) if is_open and contrasts else None
         judged[key] = Judgement(one, more)
     return Judgements(judged, common)
 

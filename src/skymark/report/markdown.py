@@ -93,7 +93,9 @@ def _lines(run: Run) -> Iterator[str]:
     for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
     labels = run.by_label()
-    rankings = {label: ranked(records, declaration) for label, records in labels.items()}
+    rankings = {
+        label: ranked(records, declaration, run.directory) for label, records in labels.items()
+    }
     verdicts = told_of(verdicts_of(run, rankings))
     yield from ([""] if verdicts else [])
     for verdict in verdicts:

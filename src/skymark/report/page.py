@@ -261,7 +261,7 @@ def _table(
 ) -> Table:
     declaration = columns.declaration
     cell = records[0].cell
-    rows = tuple(ranked(records, declaration))
+    rows = tuple(ranked(records, declaration, run.directory))
     stand_ins = not_ranked(records, declaration)
     shown = {record.cell.id for record in (*(row.record for row in rows), *stand_ins)}
     return Table(

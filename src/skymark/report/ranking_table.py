@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Record, Status, Stop
 from skymark.report.text import MISSING, margin, share, significant, writer
-from skymark.rundir.row import price_per_million_usd, rate_of
-from skymark.statistics.difference import Difference, difference, is_shown
+from skymark.rundir.row import price_per_million_usd, rate_of, read_outcomes
+from skymark.statistics.difference import PAIRED_PRACTICAL, Difference, difference, is_shown
+from skymark.statistics.outcomes import apart, difference_in_outcomes
 from skymark.statistics.places import PlaceRange, places_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from skymark.rundir.reader import Run
 
 
@@ -44,10 +48,18 @@ class Row:
         return self.place.first == 1
 
 
-def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
+def ranked(
+    records: Sequence[Record], declaration: Declaration, directory: Path | None = None
+) -> list[Row]:
     """Return the `ok` records of one scenario that have the primary metric, the best first.
 
     Records of disturbed rounds are left out, because a slow round may be the machine's doing.
+
+    Args:
+        records: of one scenario.
+        declaration: of their metrics.
+        directory: of their run, with the outcomes of single elements; without it, comparisons by
+            elements take the records' intervals, and show less.
     """
     metric = declaration.primary_metric
     good = [
@@ -59,17 +71,29 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
     if not good:
         return []
     values = [values_of(record, metric) for record, _ in good]
-    places = places_of(len(good), lambda one, other: is_shown(values[one], values[other], metric))
-    baseline = next(
-        (values_of(one, metric) for one, _ in good if one.cell.adapter == declaration.baseline),
-        None,
-    )
+    by_element = None
+    if metric.outcome is not None:
+        by_element = ByElement(declaration, directory, directory, practical=0.0)
+
+    def compared(one: int, other: int) -> Difference:
+        if by_element is None:
+            return difference(values[one], values[other], metric)
+        return by_element.difference(good[one][0], good[other][0], metric)
+
+    def shown(one: int, other: int) -> bool:
+        if by_element is None:
+            return is_shown(values[one], values[other], metric)
+        return by_element.difference(good[one][0], good[other][0], metric).is_real
+
+    places = places_of(len(good), shown)
+    adapters = [one.cell.adapter for one, _ in good]
+    baseline = adapters.index(declaration.baseline) if declaration.baseline in adapters else None
     sizes = Counter(place.group for place in places)
     is_decided = len(good) > 1 and sum(place.first == 1 for place in places) == 1
     rows = []
-    for (record, figure), own, place in zip(good, values, places, strict=True):
-        to_best = difference(own, values[0], metric)
-        to_baseline = None if baseline is None else difference(own, baseline, metric)
+    for number, ((record, figure), place) in enumerate(zip(good, places, strict=True)):
+        to_best = compared(number, 0)
+        to_baseline = None if baseline is None else compared(number, baseline)
         rows.append(
             Row(
                 record=record,
@@ -84,6 +108,52 @@ def ranked(records: Sequence[Record], declaration: Declaration) -> list[Row]:
             )
         )
     return rows
+
+
+class ByElement:
+    """Comparisons of two runs' records by the elements that both scored."""
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        before: Path | None,
+        after: Path | None,
+        practical: float = PAIRED_PRACTICAL,
+    ) -> None:
+        """Take the runs' directories, and the smallest relative difference that counts."""
+        self._declaration = declaration
+        self._practical = practical
+        self._before, self._after = before, after
+        self._read: dict[tuple[Path, str, str], NDArray[Any] | None] = {}
+
+    def difference(self, after: Record, before: Record, metric: Metric) -> Difference:
+        """Compare a metric of two records, in pairs of elements if both have the same ones.
+
+        Args:
+            after: the candidate.
+            before: the reference.
+            metric: with an outcome.
+        """
+        practical = self._practical
+        ours, theirs = self._of(self._after, after, metric), self._of(self._before, before, metric)
+        same = all(
+            before.conditions.get(name) == after.conditions.get(name)
+            for name in self._declaration.elements
+        )
+        if ours is None or theirs is None or not same or len(ours) != len(theirs) or len(ours) < 2:
+            return apart(after.metrics[metric.name], before.metrics[metric.name], metric, practical)
+        return difference_in_outcomes(ours, theirs, metric, practical)
+
+    def _of(self, directory: Path | None, record: Record, metric: Metric) -> NDArray[Any] | None:
+        if directory is None:
+            return None
+        key = (directory, record.cell.id, metric.name)
+        if key not in self._read:
+            try:
+                self._read[key] = read_outcomes(directory, record, metric)
+            except (OSError, ValueError):  # the page names damaged files
+                self._read[key] = None
+        return self._read[key]
 
 
 def not_ranked(records: Sequence[Record], declaration: Declaration) -> list[Record]:

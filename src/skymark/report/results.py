@@ -65,7 +65,8 @@ class Run(reader.Run):
         from skymark.report.ranking_table import ranked
 
         return {
-            label: ranked(records, self.declaration) for label, records in self.by_label().items()
+            label: ranked(records, self.declaration, self.directory)
+            for label, records in self.by_label().items()
         }
 
     def table(self, width: int = WIDTH) -> str:

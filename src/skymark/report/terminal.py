@@ -62,7 +62,9 @@ def print_report(run: Run, console: Console, *, wide: bool = False) -> None:
     declaration = run.declaration
     columns = Columns(run)
     labels = run.by_label()
-    rankings = {label: ranked(records, declaration) for label, records in labels.items()}
+    rankings = {
+        label: ranked(records, declaration, run.directory) for label, records in labels.items()
+    }
     verdicts = verdicts_of(run, rankings)
     if told := told_of(verdicts):
         console.print()

@@ -70,7 +70,9 @@ def verdicts_of(
         rankings: the ranked rows of each scenario by label; None to rank them here.
     """
     declaration, labels = run.declaration, run.by_label()
-    rows = rankings or {label: ranked(records, declaration) for label, records in labels.items()}
+    rows = rankings or {
+        label: ranked(records, declaration, run.directory) for label, records in labels.items()
+    }
     return tuple(
         _verdict(label, records, rows[label], declaration) for label, records in labels.items()
     )

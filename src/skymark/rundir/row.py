@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import reduce
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def columns_of(declaration: Declaration) -> dict[str, type]:
 
 def names_of_metric(metric: Metric) -> tuple[str, ...]:
     """Return the columns of a metric: its value and the bounds of its interval, if any."""
-    if metric.pooled or metric.scale == "exact":
+    if metric.outcome is None and (metric.pooled or metric.scale == "exact"):
         return (metric.name,)
     return (metric.name, f"{metric.name}_low", f"{metric.name}_high")
 
@@ -158,6 +159,8 @@ def price_per_million_usd(
     return MILLION / figure.value / HOUR_S * hourly_price_usd
 
 
+OF_ROUNDS = frozenset({"round", "taken_share"})
+"""Columns of the samples that say of which round they are."""
 MOST_ROWS = 20_000_000
 """Most samples of one cell to read; a file of few bytes may claim any number."""
 
@@ -166,7 +169,8 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
     """Return a Parquet file with the samples of rounds, one after another.
 
     Args:
-        rounds: each with all columns, which are equally long, or with none and no samples.
+        rounds: each with all columns, or with none and no samples. Rows beyond the end of a
+            shorter column are null there.
         columns: their types by name; a column ``round`` with the round's number comes
             first, then ``taken_share``, the processors that others took meanwhile.
     """
@@ -179,16 +183,19 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
         "int64": pa.int64(),
         "float64": pa.float64(),
     }
-    measured = [round for round in rounds if round.samples]
-    numbers = [round.round for round in measured for _ in next(iter(round.samples.values()))]
-    taken = {round.round: round.machine and round.machine.taken_share for round in measured}
+    rows = [(one, max(map(len, one.samples.values()))) for one in rounds if one.samples]
+    numbers = [one.round for one, count in rows for _ in range(count)]
+    taken = {one.round: one.machine and one.machine.taken_share for one, _ in rows}
+
+    def column(name: str) -> list[float | None]:
+        each = ((one.samples[name], count) for one, count in rows)
+        return [value for held, count in each for value in (*held, *(None,) * (count - len(held)))]
+
     table = {
         "round": pa.array(numbers, pa.int16()),
         "taken_share": pa.array([taken[number] for number in numbers], pa.float32()),
     } | {
-        name: pa.array([value for round in measured for value in round.samples[name]]).cast(
-            types[kind]
-        )
+        name: pa.array(column(name)).cast(types[kind])
         for name, kind in columns.items()
     }
     buffer = pa.BufferOutputStream()
@@ -208,7 +215,8 @@ def read_samples(
         columns: their names.
 
     Returns:
-        One array of float64 per column, all rounds in sequence, true as 1; None without samples.
+        One array of float64 per column, all rounds in sequence, true as 1, missing as NaN; rows
+        that lack all of the columns are left out. None without samples.
 
     Raises:
         OSError: the file may not be read.
@@ -231,6 +239,30 @@ def read_samples(
             raise ValueError(f"has {file.metadata.num_rows:,} rows, more than are ever read")
         # Arrow's threads now and then abort a process that ends (apache/arrow issue 34314).
         table = file.read(list(columns), use_threads=False)
-        return {name: table.column(name).cast(pa.float64()).to_numpy() for name in columns}
+        held = {name: table.column(name).cast(pa.float64()).to_numpy() for name in columns}
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"cannot be read as Parquet with {', '.join(columns)}: {error}") from error
+    from numpy import isnan, logical_and
+
+    own = [values for name, values in held.items() if name not in OF_ROUNDS]
+    if not any(isnan(values).any() for values in own):
+        return held
+    there = ~reduce(logical_and, map(isnan, own))
+    return {name: values[there] for name, values in held.items()}
+
+
+def read_outcomes(directory: Path, record: Record, metric: Metric) -> NDArray[Any] | None:
+    """Read each element's part of a metric, from the last round that has it; None without it.
+
+    Raises:
+        OSError: the file may not be read.
+        ValueError: it is not what the record's digest says.
+    """
+    if metric.outcome is None:
+        return None
+    held = read_samples(directory, record, ("round", metric.outcome))
+    if held is None or not len(held["round"]):
+        return None
+    last = held["round"] == held["round"].max()
+    found: NDArray[Any] = held[metric.outcome][last]
+    return found
