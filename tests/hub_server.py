@@ -1,4 +1,4 @@
-"""A small Hub of datasets on this machine, for its real client."""
+"""A small Hub of datasets and models on this machine, for its real client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HubHandler(BaseHTTPRequestHandler):
     def do_GET(self):
         path = unquote(urlsplit(self.path).path)
         api = re.fullmatch(r"/api/datasets/([^/]+/[^/]+)(?:/(revision|tree)/(.+))?", path)
-        file = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/(\w{40}|main)/(.+)", path)
+        file = re.fullmatch(r"(?:/datasets)?/([^/]+/[^/]+)/resolve/(\w{40}|main)/(.+)", path)
         if api is not None:
             self.answer_api(*api.groups())
         elif file is not None:
@@ -65,8 +65,11 @@ class HubHandler(BaseHTTPRequestHandler):
         return below and "recursive=true" in urlsplit(self.path).query.lower()
 
     def answer_file(self, name, commit, path):
-        revisions = self.server.datasets[name]
+        revisions = self.server.datasets.get(name, {"main": {}})
         revision, files = next((r, f) for r, f in revisions.items() if commit in {r, commit_of(r)})
+        if path not in files:
+            self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return
         commit, data = commit_of(revision), files[path]
         etag = hashlib.sha256(data).hexdigest()
         headers = {"ETag": f'"{etag}"', "X-Repo-Commit": commit}
@@ -96,7 +99,7 @@ class HubHandler(BaseHTTPRequestHandler):
 
 
 class HubServer(ThreadingHTTPServer):
-    """Serves datasets: name to revision to path to bytes."""
+    """Serves datasets, and the files of models: name to revision to path to bytes."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), HubHandler)

@@ -102,10 +102,11 @@ class Bench:
             specification=specification.json_content(),
         )
 
-    def runner(self):
+    def runner(self, features=None):
         from skymark.suites.clip.runner import ClipRunner
 
-        return ClipRunner(self.cell(), self.cache, "cpu")
+        cell = self.cell().model_copy(update={"reuse": features and str(features)})
+        return ClipRunner(cell, self.cache, "cpu")
 
     def result(self, *arguments, runner=None, **settings):
         runner = runner or self.runner()

@@ -20,18 +20,18 @@ def test_accuracy_counts_the_highest_and_the_five_highest():
     logits = torch.tensor(
         [[9.0, 1, 2, 3, 4, 5], [0, 6, 5, 4, 3, 2], [6, 5, 4, 3, 2, 1], [1, 2, 3, 4, 5, 6]]
     )
-    metrics = zero_shot.single_label_metrics(logits, torch.tensor([0, 0, 5, 5]))
+    metrics = zero_shot.single_label_metrics(logits, torch.tensor([0, 0, 5, 5])).metrics
     assert metrics == {"acc1": 0.5, "acc5": 0.5, "mean_per_class_recall": 0.5}
 
 
 def test_there_is_no_acc5_below_five_classes():
-    metrics = zero_shot.single_label_metrics(torch.eye(3), torch.tensor([0, 1, 1]))
+    metrics = zero_shot.single_label_metrics(torch.eye(3), torch.tensor([0, 1, 1])).metrics
     assert metrics == {"acc1": pytest.approx(2 / 3), "mean_per_class_recall": 0.75}
 
 
 def test_a_class_without_images_does_not_lower_the_mean_recall():
     logits = torch.tensor([[1.0, 0, 0], [1.0, 0, 0]])
-    metrics = zero_shot.single_label_metrics(logits, torch.tensor([0, 0]))
+    metrics = zero_shot.single_label_metrics(logits, torch.tensor([0, 0])).metrics
     assert metrics["mean_per_class_recall"] == 1.0
 
 
@@ -64,7 +64,7 @@ def test_classes_can_have_different_numbers_of_prompts():
 def test_a_query_is_found_if_one_of_its_own_is_near():
     images = torch.eye(3)
     texts = torch.tensor([[1.0, 0, 0], [0, 0.1, 1], [0, 1, 0], [0.9, 0, 1]])
-    found = retrieval_metrics(images, texts, torch.tensor([0, 0, 1, 2]), (1, 2))
+    found = retrieval_metrics(images, texts, torch.tensor([0, 0, 1, 2]), (1, 2)).metrics
     assert found == {
         "image_retrieval_recall@1": 0.75,
         "text_retrieval_recall@1": pytest.approx(2 / 3),
@@ -78,7 +78,7 @@ def test_among_equal_texts_each_k_takes_its_own():
     images, unique = torch.randn(2, 100, 8, generator=torch.Generator().manual_seed(3)).unbind()
     texts, of_text = unique[:20].repeat(5, 1), torch.arange(100)
     scores = unit(images) @ unit(texts).T
-    metrics = retrieval_metrics(images, texts, of_text, (1, 5))
+    metrics = retrieval_metrics(images, texts, of_text, (1, 5)).metrics
     for k in (1, 5):
         found = (scores.topk(k, dim=1).indices == of_text[:, None]).any(dim=1)
         assert metrics[f"text_retrieval_recall@{k}"] == pytest.approx(float(found.float().mean()))
@@ -97,9 +97,11 @@ def test_selection_counts_instances_with_all_texts_and_all_images_right():
     both = torch.tensor([[1.0, 0], [1, 0]])
     images = torch.stack([right, right, right])
     texts = torch.stack([right, swapped, both])
-    found = selection_metrics(images, texts)
+    found = selection_metrics(images, texts).metrics
     assert found["acc"] == pytest.approx(1 / 3)
-    one_image = selection_metrics(torch.tensor([[[1.0, 0]]]), torch.tensor([[[1.0, 0], [0, 1]]]))
+    one_image = selection_metrics(
+        torch.tensor([[[1.0, 0]]]), torch.tensor([[[1.0, 0], [0, 1]]])
+    ).metrics
     assert one_image == {"image_acc": 1.0, "text_acc": 1.0, "acc": 1.0}
 
 
@@ -113,7 +115,7 @@ def clusters(count: int, seed: int) -> linear_probe.Features:
 @pytest.mark.parametrize("fewshot_k", [-1, 5])
 def test_a_probe_learns_what_can_be_told_apart(fewshot_k):
     settings = LinearProbe(epochs=5, fewshot_k=fewshot_k)
-    metrics = linear_probe.probe(
+    metrics, _ = linear_probe.probe(
         clusters(90, 1), clusters(30, 2), clusters(60, 3), torch.randperm(90), settings, 0
     )
     assert metrics["lp_acc1"] > 0.9

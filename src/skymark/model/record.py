@@ -54,6 +54,9 @@ class Cell(Frozen):
     axes: dict[str, Setting] = Field(default_factory=dict)
     settings: dict[str, Setting] = Field(default_factory=dict)
     specification: dict[str, JsonValue] = Field(default_factory=dict)
+    reuse: str | None = None
+    """Place of intermediate results that other runs share, for its suite; it changes no figure, so
+    the hash leaves it out."""
 
     @cached_property
     def id(self) -> str:
@@ -63,7 +66,7 @@ class Cell(Frozen):
     @cached_property
     def hash(self) -> str:
         """SHA-256 hex digest of the full specification; a record is reused only if it agrees."""
-        return digest_of(self.model_dump(mode="json"))
+        return digest_of(self.model_dump(mode="json", exclude={"reuse"}))
 
     @property
     def label(self) -> str:

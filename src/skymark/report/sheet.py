@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import hypot
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
 from skymark.model.errors import DataError
-from skymark.model.metric import Declaration, Metric
+from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Setting, Status
 from skymark.references import load_object
 from skymark.report.export import csv_cell
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SheetFormat = Literal["csv", "md", "html"]
 MEAN = "mean"
+ENDS = ("low", "high")
+"""Columns of an interval's bounds, behind a figure's."""
 QUIET = re.compile(rf"(?<=\w){AT}")
 """An at sign within a word calls nobody, and needs no space after it."""
 
@@ -42,7 +45,7 @@ class Reading:
     scenario: str
     """With its axes."""
     variant: str
-    metrics: dict[str, float]
+    metrics: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -56,14 +59,46 @@ class Grid:
     """Of each column."""
     names: tuple[tuple[str, ...], ...]
     """Of each row."""
-    values: tuple[tuple[float | None, ...], ...]
+    values: tuple[tuple[Figure | None, ...], ...]
 
-    def rows(self) -> list[dict[str, object]]:
-        """Return each row as a dictionary by the headings of its columns."""
+    @property
+    def bounded(self) -> tuple[bool, ...]:
+        """Whether each column has intervals."""
+        return tuple(
+            any(one is not None and one.low is not None for one in column)
+            for column in zip(*self.values, strict=True)
+        )
+
+    @property
+    def head(self) -> list[str]:
+        """The headings of all columns; a column with intervals is followed by their bounds."""
+        each = zip(self.headings, self.bounded, strict=True)
         return [
-            dict(zip((*self.corner, *self.headings), (*names, *values), strict=True))
+            *self.corner,
+            *(
+                text
+                for heading, bounded in each
+                for text in ((heading, *(f"{heading} {end}" for end in ENDS[: 2 * bounded])))
+            ),
+        ]
+
+    def rows(self) -> list[list[str | float | None]]:
+        """Return the rows with every digit, in the order of `head`."""
+        return [
+            [
+                *names,
+                *(
+                    number
+                    for value, bounded in zip(values, self.bounded, strict=True)
+                    for number in _numbers(value)[: 1 + 2 * bounded]
+                ),
+            ]
             for names, values in zip(self.names, self.values, strict=True)
         ]
+
+
+def _numbers(figure: Figure | None) -> tuple[float | None, float | None, float | None]:
+    return (None,) * 3 if figure is None else (figure.value, figure.low, figure.high)
 
 
 def grid_of(
@@ -116,7 +151,7 @@ def _values(
     columns: Sequence[tuple[str, Metric]],
     means: Sequence[tuple[str, Metric]],
     scenarios: Sequence[str],
-) -> tuple[float | None, ...]:
+) -> tuple[Figure | None, ...]:
     found = [
         row[scenario].metrics.get(metric.name) if scenario in row else None
         for scenario, metric in columns
@@ -124,8 +159,18 @@ def _values(
     for _, metric in means:
         own = [row[one].metrics.get(metric.name) for one in scenarios if one in row]
         there = [value for value in own if value is not None]
-        found.append(fmean(there) if len(there) == len(scenarios) else None)
+        found.append(_mean(there) if len(there) == len(scenarios) else None)
     return tuple(found)
+
+
+def _mean(figures: Sequence[Figure]) -> Figure:
+    """Return the mean of independent figures; without an interval if one has none."""
+    value = fmean(one.value for one in figures)
+    widths = [one.high - one.low for one in figures if one.low is not None and one.high is not None]
+    if len(widths) < len(figures):
+        return Figure(value=value)
+    half = hypot(*widths) / 2 / len(figures)
+    return Figure(value=value, low=value - half, high=value + half)
 
 
 def as_text(grid: Grid, format: SheetFormat) -> str:
@@ -133,7 +178,7 @@ def as_text(grid: Grid, format: SheetFormat) -> str:
     if format == "csv":
         return _csv(grid)
     shown = [
-        [MISSING if value is None else writer(metric)(value) for value, metric in pairs]
+        [_shown(value, metric) for value, metric in pairs]
         for pairs in (zip(row, grid.metrics, strict=True) for row in grid.values)
     ]
     head = (*grid.corner, *grid.headings)
@@ -141,12 +186,23 @@ def as_text(grid: Grid, format: SheetFormat) -> str:
     return _markdown(head, body, len(grid.corner)) if format == "md" else _html(head, body)
 
 
+def _shown(figure: Figure | None, metric: Metric) -> str:
+    """Return a figure with its interval in brackets, if it has one."""
+    if figure is None:
+        return MISSING
+    write = writer(metric)
+    if figure.low is None or figure.high is None:
+        return write(figure.value)
+    return f"{write(figure.value)} ({write(figure.low)}–{write(figure.high)})"
+
+
 def _csv(grid: Grid) -> str:
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
-    out.writerow(map(csv_cell, (*grid.corner, *grid.headings)))
-    for name, row in zip(grid.names, grid.values, strict=True):
-        out.writerow([*map(csv_cell, name), *row])
+    out.writerow(map(csv_cell, grid.head))
+    count = len(grid.corner)
+    for row in grid.rows():
+        out.writerow([*map(csv_cell, map(str, row[:count])), *row[count:]])
     return text.getvalue()
 
 
@@ -201,7 +257,7 @@ def of_run(run: Run) -> list[Reading]:
             adapter=record.cell.adapter,
             scenario=record.cell.scenario + _axes(record.cell.axes),
             variant=record.cell.variant,
-            metrics={name: figure.value for name, figure in record.metrics.items()},
+            metrics=dict(record.metrics),
         )
         for record in run.records
         if record.status is Status.OK
@@ -226,7 +282,7 @@ def foreign_reading(file: Path, suite: Suite) -> Reading:
             adapter=found.adapter,
             scenario=found.scenario + _axes(found.axes),
             variant=found.variant,
-            metrics=found.metrics,
+            metrics={name: Figure(value=value) for name, value in found.metrics.items()},
         )
     raise DataError(f"{file} is in no format that is read here: {'; '.join(problems)}")
 

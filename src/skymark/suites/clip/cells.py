@@ -93,9 +93,11 @@ def planned_cells(
         for task in chosen.tasks
         for language in languages_of(chosen, options.languages)
     ]
-    shown = settings.differing
+    shown, features = settings.differing, options.features_directory
     found = [
-        planned for model in models for planned in cells_of_model(model, works, shown, platform)
+        planned
+        for model in models
+        for planned in cells_of_model(model, works, shown, platform, features)
     ]
     require_own_files(found)
     return found
@@ -197,14 +199,14 @@ def cells_of_model(
     works: Sequence[TaskOnData],
     settings: Mapping[str, Setting],
     platform: Platform,
+    features: str | None,
 ) -> Iterator[PlannedCell]:
     """Yield a model's cells with their group, local files and expected time."""
     key = group_of(model.model)
     own = {"model": model.model.model_dump(mode="json")}
-    files = tuple(filter(None, [model.model.weights.file]))
     for work in works:
         texts = (work.specification.prompt_file, work.specification.name_file)
-        own_files = (*files, *(one.path for one in texts if one is not None))
+        own_files = (*model.model.files, *(one.path for one in texts if one is not None))
         yield PlannedCell(
             cell=Cell(
                 suite=SUITE,
@@ -214,6 +216,7 @@ def cells_of_model(
                 axes=axes_of(work.specification),
                 settings=dict(settings),
                 specification={**work.content, **own},
+                reuse=features,
             ),
             group=key,
             shard_key=key,
@@ -238,7 +241,8 @@ def axes_of(specification: ClipSpecification) -> dict[str, Setting]:
 
 def group_of(model: Model) -> str:
     """Return the name of a model's group: one process runs all its data sets and tasks."""
-    return f"{model.architecture}:{model.weights.tag or model.weights.sha256}"
+    weights = model.weights
+    return f"{model.architecture}:{weights.tag or weights.hub or weights.sha256}"
 
 
 def require_own_files(planned: Sequence[PlannedCell]) -> None:

@@ -117,7 +117,7 @@ def dumped(record: Record) -> dict[str, JsonValue]:
     return {
         "dataset": record.cell.scenario,
         "model": specification.model.architecture,
-        "pretrained": weights.tag or weights.file,
+        "pretrained": weights.name,
         "task": specification.task,
         "metrics": metrics,
         "language": specification.language,

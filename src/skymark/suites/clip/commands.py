@@ -76,7 +76,9 @@ class ClipOptions(PlanOptions):
             group=WHAT,
             metavar="NAME...",
             help="Models: ARCHITECTURE:TAG of open_clip, ARCHITECTURE:./FILE.pt for your own, "
-            "globs such as `ViT-B-*:laion2b*`, a .txt file with a name per line, or all.",
+            "local-dir:FOLDER, hf-hub:OWNER/NAME, transformers:FOLDER or OWNER/NAME, "
+            "./FILE.py:FUNCTION, ./ARCHITECTURE.json:./FILE.pt, globs such as `ViT-B-*:laion2b*`, "
+            "a .txt file with a name per line, or all.",
         ),
     ] = ()
     scenarios: Annotated[
@@ -288,6 +290,14 @@ def table(
     format: Annotated[
         SheetFormat, Parameter(help="csv has every digit; md and html are rounded.")
     ] = "md",
+    flips: Annotated[
+        tuple[str, str] | None,
+        Parameter(
+            metavar="MODEL MODEL",
+            help="Count the images that one of two models has right and the other wrong; with "
+            "--output FILE.html, a page with thumbnails.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, Parameter(metavar="FILE", help="File to write. [default: standard output]")
     ] = None,
@@ -295,12 +305,18 @@ def table(
 ) -> int:
     """Show figures as tables with a row per model and a column per data set.
 
-    Each run has rows of its own. A mean is over all columns; it is missing if a column is.
+    Each run has rows of its own. A mean is over all columns; it is missing if a column is. Brackets
+    hold the 95 % interval over images.
 
     Examples:
       skymark clip table results/RUN-ID
       skymark clip table results/RUN-ID --sheet classification --format csv
+      skymark clip table results/RUN-ID --flips MODEL MODEL --output flips.html
     """
+    if flips is not None:
+        if sheet or metric or format != "md" or json:
+            raise UsageError("--flips takes runs and --output only; leave other options out")
+        return _show_flips(places or ("results",), flips, output)
     if json and (format != "md" or output is not None):
         raise UsageError("--json excludes --format and --output; give only one")
     for name in sheet:
@@ -317,7 +333,7 @@ def table(
             if sheet:
                 note(f"no figures for the table {name}")
             continue
-        tables[name] = grid.rows()
+        tables[name] = [dict(zip(grid.head, row, strict=True)) for row in grid.rows()]
         heading = {"md": f"## {name}\n\n", "html": f"<h2>{name}</h2>\n", "csv": ""}[format]
         texts.append(heading + as_text(grid, format))
     if not texts:
@@ -329,6 +345,28 @@ def table(
     if json:
         print_json(json_module.dumps(tables, indent=1))
         return 0
+    return _print_or_write(text, output)
+
+
+def _show_flips(places: Sequence[str], models: tuple[str, str], output: Path | None) -> int:
+    from skymark.suites.clip.flips import flips_at, page_of, sentence_of
+
+    found = flips_at(places, *models)
+    lines = [f"{one.record.cell.label}: {sentence_of(one, *models)}" for one in found]
+    if output is None:
+        print_plain("\n".join(lines))
+        return 0
+    for line in lines:
+        note(line)
+    return _print_or_write(page_of(found, *models), output)
+
+
+def _print_or_write(text: str, output: Path | None) -> int:
+    """Print a text, or write it into a file and print its name.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
     if output is None:
         print_plain(text, end="")
         return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from skymark.model.metric import Better, Declaration, Distribution, Metric, Shown
+from skymark.model.metric import Better, ColumnType, Declaration, Distribution, Metric, Shown
 
 SCORE = "score"
 """Main figure of a task, from `score_of`."""
@@ -46,7 +46,9 @@ def score_of(metrics: Mapping[str, float]) -> float | None:
     return fmean(found)
 
 
-def _accuracy(name: str, heading: str, description: str, gives_way: int = 1) -> Metric:
+def _accuracy(
+    name: str, heading: str, description: str, outcome: str, gives_way: int = 1
+) -> Metric:
     """Return a metric of accuracy, which does not vary."""
     return Metric(
         name=name,
@@ -56,6 +58,7 @@ def _accuracy(name: str, heading: str, description: str, gives_way: int = 1) -> 
         scale="exact",
         compared=True,
         gated=True,
+        outcome=outcome,
         own=True,
         shown=Shown(digits=4, gives_way=gives_way),
     )
@@ -84,14 +87,25 @@ def _cost(
 
 
 ACCURACIES = (
-    _accuracy("acc1", "acc1", "share of images whose class scores highest"),
+    _accuracy("acc1", "acc1", "share of images whose class scores highest", "correct"),
     _accuracy(
         "acc5",
         "acc5",
         "share of images whose class is among the five highest; five classes or more",
+        "correct_5",
     ),
-    _accuracy("mean_per_class_recall", "class recall", "recall of each class, averaged"),
-    _accuracy("mean_average_precision", "mAP", "average precision of each class, averaged"),
+    _accuracy(
+        "mean_per_class_recall",
+        "class recall",
+        "recall of each class, averaged",
+        "class_recall_part",
+    ),
+    _accuracy(
+        "mean_average_precision",
+        "mAP",
+        "average precision of each class, averaged",
+        "precision_part",
+    ),
     *(
         metric
         for k in COMMON_RECALLS
@@ -100,23 +114,38 @@ ACCURACIES = (
                 recall_names(k)[0],
                 f"image R@{k}",
                 f"share of texts whose image is among the {k} nearest",
+                f"image_hit_{k}",
             ),
             _accuracy(
                 recall_names(k)[1],
                 f"text R@{k}",
                 f"share of images with a caption among the {k} nearest",
+                f"text_hit_{k}",
             ),
         )
     ),
-    _accuracy("image_acc", "image acc", "share of instances with the right image for each text"),
-    _accuracy("text_acc", "text acc", "share of instances with the right text for each image"),
-    _accuracy("acc", "both acc", "share of instances with images and texts right"),
-    _accuracy("lp_acc1", "probe acc1", "acc1 of a linear classifier on image features"),
-    _accuracy("lp_acc5", "probe acc5", "acc5 of a linear classifier on image features"),
+    _accuracy(
+        "image_acc",
+        "image acc",
+        "share of instances with the right image for each text",
+        "image_right",
+    ),
+    _accuracy(
+        "text_acc",
+        "text acc",
+        "share of instances with the right text for each image",
+        "text_right",
+    ),
+    _accuracy("acc", "both acc", "share of instances with images and texts right", "both_right"),
+    _accuracy("lp_acc1", "probe acc1", "acc1 of a linear classifier on image features", "correct"),
+    _accuracy(
+        "lp_acc5", "probe acc5", "acc5 of a linear classifier on image features", "correct_5"
+    ),
     _accuracy(
         "lp_mean_per_class_recall",
         "probe recall",
         "class recall of a linear classifier on image features",
+        "class_recall_part",
     ),
 )
 """Metrics of the tasks, by CLIP_benchmark's names and definitions."""
@@ -130,6 +159,7 @@ METRICS = (
         scale="exact",
         compared=True,
         gated=True,
+        outcome="score_part",
         shown=Shown(digits=4),
     ),
     *ACCURACIES,
@@ -258,6 +288,25 @@ METRICS = (
     ),
 )
 
+SAMPLE_COLUMNS: dict[str, ColumnType] = {
+    "batch": "int32",
+    "encoder_ns": "int64",
+    "images": "int32",
+    "predicted": "int32",
+    "label": "int32",
+    "correct": "bool",
+    "correct_5": "bool",
+    "class_recall_part": "float64",
+    "precision_part": "float64",
+    **{f"image_hit_{k}": "float64" for k in COMMON_RECALLS},
+    **{f"text_hit_{k}": "bool" for k in COMMON_RECALLS},
+    "image_right": "bool",
+    "text_right": "bool",
+    "both_right": "bool",
+    "score_part": "float64",
+}
+"""Columns of the samples: a row per batch of images, then columns with a row per image."""
+
 DECLARATION = Declaration(
     suite="clip",
     metrics=METRICS,
@@ -268,23 +317,29 @@ DECLARATION = Declaration(
             heading="batches, ms", column="encoder_ns", shown=Shown(format="milliseconds")
         ),
     ),
-    sample_columns={"batch": "int32", "encoder_ns": "int64", "images": "int32"},
+    sample_columns=SAMPLE_COLUMNS,
+    elements=("labels_digest", "elements_digest"),
     conditions=(
         "precision",
         "batch_size",
         "preprocessing",
         "normalisation",
         "preprocessing_of",
+        "tokenizer",
+        "weights_digest",
         "activation",
         "pixels",
         "device",
         "accelerator",
         "images_digest",
         "labels_digest",
+        "elements_digest",
         "texts_digest",
     ),
     method=(
         "Figures follow CLIP_benchmark's definitions and do not vary: one round gives them.",
+        "Intervals are over images: Wilson's for shares, else normal.",
+        "Models are compared image by image: McNemar's test for shares, else a paired bootstrap.",
         "Similarities are computed in fp32, whatever the encoders' precision is.",
         "Encoders run on batches of the cell's shapes before the clock starts.",
         "Decoding, encoding and end to end are three rates; each counts only the cell's own work.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
@@ -14,7 +16,9 @@ from skymark.model.record import Setting
 from skymark.suite.given import read_given, refusal
 from skymark.suites.clip.specification import (
     OPEN_CLIP_DEFAULT,
+    PIXEL_OPTIONS,
     LinearProbe,
+    PixelOptions,
     Positive,
     Precision,
 )
@@ -67,6 +71,51 @@ OPTIONS = (
         help="Tag of open_clip from which your own weights were trained: they get its "
         f"preprocessing. {OPEN_CLIP_DEFAULT}: open_clip's own. [default: the preprocessing of all "
         "tags of the architecture]",
+    ),
+    Option(
+        name="image_mean",
+        group="what",
+        kind="number",
+        several=True,
+        rare=True,
+        help="Mean of the pixels: red, green, blue. [default: each model's own]",
+    ),
+    Option(
+        name="image_std",
+        group="what",
+        kind="number",
+        several=True,
+        rare=True,
+        help="Standard deviation of the pixels: red, green, blue. [default: each model's own]",
+    ),
+    Option(
+        name="resize",
+        group="what",
+        choices=("shortest", "longest", "squash"),
+        rare=True,
+        help="Fit the shortest or longest edge, or squash the image. [default: each model's own]",
+    ),
+    Option(
+        name="interpolation",
+        group="what",
+        choices=("bicubic", "bilinear"),
+        rare=True,
+        help="Interpolation of resizing. [default: each model's own]",
+    ),
+    Option(
+        name="image_size",
+        group="what",
+        kind="integer",
+        rare=True,
+        help="Pixels along an edge; positions of the encoder are interpolated. [default: each "
+        "model's own]",
+    ),
+    Option(
+        name="features",
+        group="what",
+        rare=True,
+        help="Directory that keeps image features, for later runs with other prompts, languages, "
+        "tasks or probes. [default: not kept]",
     ),
     Option(
         name="skip_damaged",
@@ -181,10 +230,58 @@ class ClipOptions(Frozen):
     template_file: str | None = None
     classname_file: str | None = None
     preprocessing_of: tuple[str, ...] = ()
+    image_mean: tuple[float, ...] = ()
+    image_std: tuple[float, ...] = ()
+    resize: str | None = None
+    interpolation: str | None = None
+    image_size: int | None = None
+    features: str | None = None
     skip_damaged: bool = False
     test_split: str = Field(default=DEFAULT_SPLIT, pattern=r"^[\w][\w.-]*$")
     recall_k: tuple[Positive, ...] = (5,)
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)
+
+    @property
+    def features_directory(self) -> str | None:
+        """The absolute directory of kept features; None to keep none.
+
+        Raises:
+            UsageError: it is no directory.
+        """
+        if self.features is None:
+            return None
+        if "://" in self.features:
+            raise UsageError(
+                f"--features {self.features}: give a directory, such as a mounted bucket"
+            )
+        place = Path(self.features).expanduser()
+        if place.exists() and not place.is_dir():
+            raise UsageError(f"--features {place} is a file; give a directory")
+        return os.path.realpath(place)
+
+    @property
+    def pixels(self) -> PixelOptions:
+        """The user's own preprocessing.
+
+        Raises:
+            UsageError: a value makes no sense.
+        """
+        given = {
+            "mean": self.image_mean or None,
+            "std": self.image_std or None,
+            "resize_mode": self.resize,
+            "interpolation": self.interpolation,
+            "size": self.image_size,
+        }
+        try:
+            return PixelOptions.model_validate(given, strict=False)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            field = str(fault["loc"][0])
+            raise UsageError(
+                f"{PIXEL_OPTIONS[field]} {given[field]}: {fault['msg']}; give three numbers for "
+                "mean and std, and a number of pixels for the size"
+            ) from error
 
 
 class ClipSettings(Frozen):

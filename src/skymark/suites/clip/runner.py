@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.model.effort import Effort
 from skymark.model.record import Resources, RoundResult, Setting
-from skymark.suites.clip.encoding.loading import QUICK, activations_of, import_open_clip
-from skymark.suites.clip.metrics import DECODE_RATE, ENCODE_RATE, END_TO_END_RATE, score_of
+from skymark.suites.clip.encoding.loading import (
+    activations_of,
+    import_open_clip,
+    tokenizer_title,
+)
+from skymark.suites.clip.metrics import (
+    DECODE_RATE,
+    ENCODE_RATE,
+    END_TO_END_RATE,
+    SAMPLE_COLUMNS,
+    score_of,
+)
 from skymark.suites.clip.models.own_weights import conditions_of
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_split
@@ -35,11 +45,13 @@ class ClipRunner:
     """Cells of one model. Implements `skymark.suite.contract.Runner`."""
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform = "cpu") -> None:
-        del cell
+        from skymark.suites.clip.encoding.features import FeatureStore
+
         self._cache = cache
         self._platform = platform
         self._encoder: tuple[Any, Encoder] | None = None
-        self._scorer = Scorer(cache)
+        store = None if cell.reuse is None else FeatureStore(Path(cell.reuse), say)
+        self._scorer = Scorer(cache, store)
 
     def versions(self) -> dict[str, str]:
         """Return the versions of libraries that affect figures."""
@@ -50,14 +62,12 @@ class ClipRunner:
     def prepare(self, cell: Cell) -> None:
         """Fetch and check the cell's data, check the model, decode and resize the images."""
         import_open_clip()
-        from skymark.suites.clip.encoding.loading import check_file, preprocessing_of
+        from skymark.suites.clip.encoding.loading import check_weights, preprocessing_of
         from skymark.suites.clip.pixels.building import ensure_map
 
         specification = ClipSpecification.of(cell)
+        check_weights(specification.model)
         preprocessing = preprocessing_of(specification.model)
-        weights = specification.model.weights
-        if weights.file is not None:
-            check_file(Path(weights.file), weights.sha256)
         splits = splits_of(specification)
         fetch(specification.source, splits, self._cache, say)
         for split in splits:
@@ -69,7 +79,8 @@ class ClipRunner:
                 skip_damaged=specification.skip_damaged,
             )
             self._scorer.check(specification, opened)
-            ensure_map(self._cache, opened, preprocessing)
+            if not self._scorer.has_features(specification, opened, preprocessing):
+                ensure_map(self._cache, opened, preprocessing)
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Score a cell, and check its data and features."""
@@ -82,7 +93,7 @@ class ClipRunner:
         specification = ClipSpecification.of(cell)
         work = self._scorer.opened(specification)
         encoder = self._encoder_for(specification)
-        work = self._scorer.with_pixels(work, encoder)
+        work = self._scorer.with_pixels(specification, work, encoder)
         self._scorer.warm(work, encoder)
         _reset_peak(encoder)
         setup_s = time.perf_counter() - begin
@@ -166,7 +177,7 @@ def _metrics(
     import torch
 
     work = outcome.work
-    metrics = dict(outcome.metrics)
+    metrics = dict(outcome.scores.metrics)
     if (score := score_of(metrics)) is not None:
         metrics["score"] = score
     metrics |= {
@@ -210,9 +221,11 @@ def say(text: str) -> None:
 
 
 def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
-    """Return all columns; empty if the cell used features of an earlier cell."""
+    """Return the batches of the encoder, and each image's part of the figures."""
     work = outcome.work
+    parts = outcome.scores.parts
     return {
+        **{name: tuple(parts[name].tolist()) if name in parts else () for name in SAMPLE_COLUMNS},
         "batch": tuple(range(len(work.image_batches))),
         "encoder_ns": tuple(work.image_batches_ns),
         "images": tuple(work.image_batches),
@@ -224,12 +237,15 @@ def _conditions(
 ) -> dict[str, Setting]:
     import torch
 
+    loaded = encoder.loaded
     found: dict[str, Setting] = {
         "precision": specification.precision,
         "batch_size": encoder.batch_size,
-        "preprocessing": encoder.loaded.preprocessing.title,
-        "normalisation": encoder.loaded.preprocessing.normalisation,
-        **conditions_of(specification.model, quick=QUICK in activations_of(encoder.network)),
+        "weights_digest": loaded.weights_digest or "unknown",
+        "preprocessing": loaded.preprocessing.title,
+        "normalisation": loaded.preprocessing.normalisation,
+        "tokenizer": tokenizer_title(loaded.tokenizer),
+        **conditions_of(specification.model, activations_of(encoder.network)),
         "pixels": "computed" if outcome.work.images else "features of an earlier cell",
         "text_tail": "dropped" if encoder.drops_tail else "kept",
         "device": encoder.device.type,

@@ -23,10 +23,16 @@ from skymark.suites.clip.reading.opening import (
 
 if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, EncoderTime
+    from skymark.suites.clip.encoding.features import FeatureFacts, FeatureStore
     from skymark.suites.clip.oracle.verdict import Scored, ScoredSplit
-    from skymark.suites.clip.pixels.preprocessing import PixelMap
+    from skymark.suites.clip.pixels.preprocessing import (
+        PixelMap,
+        Preprocessing,
+        UndecodedPixels,
+    )
     from skymark.suites.clip.reading.layout import Prompts
     from skymark.suites.clip.specification import ClipSpecification, LinearProbe
+    from skymark.suites.clip.tasks.zero_shot import Scores
 
 REMEMBERED_BYTES = 2 << 30
 """Limit for features in memory, for further tasks and languages on the same images."""
@@ -38,7 +44,7 @@ class Opened:
 
     splits: tuple[OpenedSplit, ...]
     prompts: Prompts | None
-    pixels: tuple[PixelMap, ...] = ()
+    pixels: tuple[PixelMap | UndecodedPixels, ...] = ()
     decode_ns: tuple[int | None, ...] = ()
     """Time of decoding each split for this cell; None if it was decoded before."""
 
@@ -55,7 +61,7 @@ class Opened:
 class Outcome:
     """Metrics of a cell, and their data."""
 
-    metrics: dict[str, float]
+    scores: Scores
     scored: Scored
     work: EncoderTime
     report: Callable[[], str] | None = None
@@ -65,8 +71,9 @@ class Outcome:
 class Scorer:
     """Scorer of one model's cells; remembers features for further cells."""
 
-    def __init__(self, cache: Path) -> None:
+    def __init__(self, cache: Path, features: FeatureStore | None = None) -> None:
         self._cache = cache
+        self._store = features
         self._features: OrderedDict[str, Any] = OrderedDict()
         self._classifiers: dict[str, tuple[list[str], Any]] = {}
 
@@ -112,15 +119,65 @@ class Scorer:
         prompts = [self.check(specification, split) for split in splits]
         return Opened(splits, prompts[0])
 
-    def with_pixels(self, opened: Opened, encoder: Encoder) -> Opened:
-        """Add the pixels of all splits; decodes them if the cache lacks them."""
-        from skymark.suites.clip.pixels.building import ensure_map
+    def with_pixels(
+        self, specification: ClipSpecification, opened: Opened, encoder: Encoder
+    ) -> Opened:
+        """Add the pixels of all splits; decodes them if the cache lacks them.
 
-        pixels = tuple(
-            ensure_map(self._cache, split, encoder.loaded.preprocessing) for split in opened.splits
-        )
+        A split with stored features is not decoded; its features are remembered.
+        """
+        pixels = tuple(self._pixels(specification, split, encoder) for split in opened.splits)
         decode_ns = tuple(one.take_decode_ns() for one in pixels)
         return Opened(opened.splits, opened.prompts, pixels, decode_ns)
+
+    def _pixels(
+        self, specification: ClipSpecification, split: OpenedSplit, encoder: Encoder
+    ) -> PixelMap | UndecodedPixels:
+        from skymark.suites.clip.pixels.building import ensure_map
+        from skymark.suites.clip.pixels.preprocessing import UndecodedPixels
+
+        preprocessing, samples = encoder.loaded.preprocessing, split.samples
+        facts = self._facts(specification, split, preprocessing, encoder.loaded.weights_digest)
+        if self._store is not None and facts is not None:
+            name = specification.model.architecture
+            if (stored := self._store.get(facts, split, name)) is not None:
+                self._features.setdefault(split.identity, stored.features)
+                return UndecodedPixels(
+                    lambda number: preprocessing.pixels(
+                        samples.read(number), samples.name_of(number)
+                    ),
+                    len(samples),
+                    stored.images_digest,
+                )
+        return ensure_map(self._cache, split, preprocessing)
+
+    def has_features(
+        self, specification: ClipSpecification, split: OpenedSplit, preprocessing: Preprocessing
+    ) -> bool:
+        """Whether features of a split are stored, if the digest of weights is in the plan."""
+        facts = self._facts(specification, split, preprocessing, specification.model.weights.sha256)
+        if self._store is None or facts is None:
+            return False
+        return self._store.get(facts, split, specification.model.architecture) is not None
+
+    def _facts(
+        self,
+        specification: ClipSpecification,
+        split: OpenedSplit,
+        preprocessing: Preprocessing,
+        weights_digest: str | None,
+    ) -> FeatureFacts | None:
+        """Return the facts of a split's features; None if they are not kept."""
+        from skymark.suites.clip.encoding.features import FeatureFacts
+
+        weights = specification.model.weights
+        own = weights_digest if specification.model.kind == "python" else weights.sha256
+        digest = own or weights_digest
+        if self._store is None or digest is None:
+            return None
+        if specification.model.kind == "python" and weights_digest == weights.sha256:
+            return None  # the tensors that the function makes are not known yet
+        return FeatureFacts.of(specification, digest, preprocessing, split)
 
     def warm(self, opened: Opened, encoder: Encoder) -> None:
         """Warm the encoder with batches of a cell's images and texts, before the clock starts.
@@ -128,8 +185,14 @@ class Scorer:
         Raises:
             OutOfMemoryError: not even one image or text fits.
         """
+        from skymark.suites.clip.pixels.preprocessing import PixelMap
+
         pairs = zip(opened.splits, opened.pixels, strict=True)
-        pixels = [one for split, one in pairs if split.identity not in self._features]
+        pixels = [
+            one
+            for split, one in pairs
+            if isinstance(one, PixelMap) and split.identity not in self._features
+        ]
         is_built = opened.prompts is not None and opened.prompts.digest in self._classifiers
         encoder.warm(pixels, [] if is_built else opened.texts)
 
@@ -154,7 +217,7 @@ class Scorer:
 
         encoder.work = EncoderTime()
         splits = tuple(
-            self._scored(split, pixels, encoder)
+            self._scored(specification, split, pixels, encoder)
             for split, pixels in zip(opened.splits, opened.pixels, strict=True)
         )
         if specification.linear_probe is not None:
@@ -163,12 +226,25 @@ class Scorer:
             return self._classified(opened, opened.prompts, splits[0], encoder)
         return _matched(specification, opened.texts, splits[0], encoder)
 
-    def _scored(self, opened: OpenedSplit, pixels: PixelMap, encoder: Encoder) -> ScoredSplit:
+    def _scored(
+        self,
+        specification: ClipSpecification,
+        opened: OpenedSplit,
+        pixels: PixelMap | UndecodedPixels,
+        encoder: Encoder,
+    ) -> ScoredSplit:
+        from skymark.suites.clip.encoding.features import StoredFeatures
         from skymark.suites.clip.oracle.verdict import ScoredSplit
+        from skymark.suites.clip.pixels.preprocessing import PixelMap
 
         key = opened.identity
-        if key not in self._features:
+        if isinstance(pixels, PixelMap) and key not in self._features:
             self._features[key] = encoder.images(pixels)
+            loaded = encoder.loaded
+            facts = self._facts(specification, opened, loaded.preprocessing, loaded.weights_digest)
+            if self._store is not None and facts is not None:
+                features = StoredFeatures(self._features[key], pixels.images_digest)
+                self._store.put(facts, opened, specification.model.architecture, features)
             while len(self._features) > 1 and self._remembered_bytes() > REMEMBERED_BYTES:
                 self._features.popitem(last=False)
         self._features.move_to_end(key)
@@ -194,15 +270,14 @@ class Scorer:
         logits = task.logits_of(split.features.to(device), classifier)
         scored = Scored((split,), texts, text_features)
         if (rows := split.opened.samples.multilabels) is not None:
-            precisions = task.average_precisions(logits, torch.tensor(rows, device=device))
-            metrics = {"mean_average_precision": float(precisions.mean())}
+            scores, precisions = task.multilabel_metrics(logits, torch.tensor(rows, device=device))
             report = partial(task.precision_report, prompts.classes, precisions)
         else:
             labels = torch.tensor(split.opened.samples.labels, device=device)
-            metrics = task.single_label_metrics(logits, labels)
+            scores = task.single_label_metrics(logits, labels)
             report = partial(task.class_report, prompts.classes, logits.argmax(dim=1), labels)
-        metrics["classes"] = float(len(prompts.classes))
-        return Outcome(metrics, scored, encoder.work, report)
+        scores.metrics["classes"] = float(len(prompts.classes))
+        return Outcome(scores, scored, encoder.work, report)
 
 
 def _matched(
@@ -222,14 +297,14 @@ def _matched(
     if specification.task == "zeroshot_retrieval":
         own = [number for number, one in enumerate(captions) for _ in one]
         image_of_text = torch.tensor(own, device=encoder.device)
-        metrics = retrieval_metrics(images, queries, image_of_text, specification.recall_k)
+        scores = retrieval_metrics(images, queries, image_of_text, specification.recall_k)
     else:
         dimensions = images.shape[-1]
-        metrics = selection_metrics(
+        scores = selection_metrics(
             images.view(-1, samples.images_per_instance, dimensions),
             queries.view(len(captions), -1, dimensions),
         )
-    return Outcome(metrics, Scored((split,), texts, text_features), encoder.work)
+    return Outcome(scores, Scored((split,), texts, text_features), encoder.work)
 
 
 def _probed(
@@ -258,7 +333,7 @@ def _probed(
     if parts is not None:
         train, val = train.chosen(parts[0]), train.chosen(parts[1])
     order = draws.order(len(train.labels))
-    metrics = probe(
+    scores = probe(
         train,
         val,
         test,
@@ -267,4 +342,4 @@ def _probed(
         specification.seed,
         autocast=specification.precision == "amp",
     )
-    return Outcome(metrics, Scored(splits), encoder.work)
+    return Outcome(scores, Scored(splits), encoder.work)

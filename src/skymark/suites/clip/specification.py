@@ -28,6 +28,7 @@ WORK_VERSION = 1
 figures, so that runs reuse no earlier records."""
 
 Positive = Annotated[int, Field(ge=1)]
+Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 OPEN_CLIP_DEFAULT = "default"
@@ -44,40 +45,128 @@ def left_out(content: dict[str, JsonValue], **defaults: JsonValue) -> dict[str, 
 
 
 class Weights(Frozen):
-    """Weights of a model: a tag of open_clip, or the user's own file."""
+    """Weights of a model: a tag of open_clip, the user's own file or folder, or a hub's repository.
+
+    For a Python function, the file has its source.
+    """
 
     tag: str | None = None
     file: str | None = None
     """Absolute path."""
+    folder: str | None = None
+    """Absolute path of a directory with a model and its configuration."""
+    hub: str | None = None
+    """``OWNER/NAME`` of a model on the hub."""
     sha256: str | None = None
-    """Hex digest of the file's content; None for a tag."""
+    """Hex digest of the content of a file or folder; None for others."""
     preprocessing_of: str | None = None
-    """Tag that decides a file's preprocessing; None for open_clip's default, and for a tag."""
+    """Tag that decides a file's preprocessing; None for open_clip's default, and for others."""
 
     @model_validator(mode="after")
     def _is_of_one_kind(self) -> Self:
-        if (self.tag is None) == (self.file is None):
-            raise ValueError("weights are either a tag or a file")
-        if (self.file is None) != (self.sha256 is None):
-            raise ValueError("a file of weights has a digest, and a tag has none")
-        if self.tag is not None and self.preprocessing_of is not None:
-            raise ValueError("a tag has its own preprocessing")
+        if sum(one is not None for one in (self.tag, self.file, self.folder, self.hub)) != 1:
+            raise ValueError("weights are one of a tag, a file, a folder or a repository")
+        if ((self.file or self.folder) is None) != (self.sha256 is None):
+            raise ValueError("weights on this disk have a digest, and others have none")
+        if self.file is None and self.preprocessing_of is not None:
+            raise ValueError("only a file needs a tag for its preprocessing")
         return self
+
+    @property
+    def name(self) -> str:
+        """The tag, path or repository."""
+        return str(self.tag or self.file or self.folder or self.hub)
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_asked_for(
         self, plain: SerializerFunctionWrapHandler
     ) -> dict[str, JsonValue]:
         """Leave the default out, so that cells have the hashes that they had before it."""
-        return left_out(plain(self), preprocessing_of=None)
+        return left_out(plain(self), folder=None, hub=None, preprocessing_of=None)
+
+
+PIXEL_OPTIONS = {
+    "mean": "--image-mean",
+    "std": "--image-std",
+    "resize_mode": "--resize",
+    "interpolation": "--interpolation",
+    "size": "--image-size",
+}
+"""Options by the field of preprocessing that they set."""
+
+
+class PixelOptions(Frozen):
+    """The user's own preprocessing; None keeps the model's."""
+
+    mean: tuple[float, float, float] | None = None
+    std: tuple[Above, Above, Above] | None = None
+    resize_mode: Literal["shortest", "longest", "squash"] | None = None
+    interpolation: Literal["bicubic", "bilinear"] | None = None
+    size: Positive | None = None
+    """Pixels along both edges."""
+
+    @property
+    def given(self) -> dict[str, JsonValue]:
+        """The given values, by open_clip's names."""
+        return self.model_dump(exclude_none=True)
+
+
+class ModelConfiguration(Frozen):
+    """The user's own architecture: a JSON file in open_clip's format."""
+
+    path: str
+    """Absolute path."""
+    sha256: str
+    """Hex digest of the content."""
 
 
 class Model(Frozen):
     """An architecture with its weights."""
 
+    kind: Literal["open_clip", "transformers", "python"] = "open_clip"
+    """Library that builds it, or the user's own Python."""
     architecture: str
-    """Name in open_clip, such as ``ViT-B-32``."""
+    """Name in open_clip, such as ``ViT-B-32``; name of a folder, repository or Python function."""
     weights: Weights
+    configuration: ModelConfiguration | None = None
+    pixels: PixelOptions = PixelOptions()
+
+    @property
+    def reference(self) -> str:
+        """Name for the command line, with the path of a file."""
+        weights = self.weights
+        if self.kind == "python":
+            return f"{weights.file}:{self.architecture}"
+        if self.kind == "transformers":
+            return f"transformers:{weights.name}"
+        if weights.folder is not None:
+            return f"local-dir:{weights.folder}"
+        if weights.hub is not None:
+            return f"hf-hub:{weights.hub}"
+        owner = self.architecture if self.configuration is None else self.configuration.path
+        return f"{owner}:{weights.name}"
+
+    @property
+    def open_clip_name(self) -> str:
+        """Name for open_clip's own functions."""
+        own = self.weights.folder is not None or self.weights.hub is not None
+        return self.reference if own else self.architecture
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its files and folders on this machine."""
+        configuration = None if self.configuration is None else self.configuration.path
+        return tuple(filter(None, (self.weights.file, self.weights.folder, configuration)))
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(
+        self, plain: SerializerFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        """Leave the default out, so that cells have the hashes that they had before it."""
+        content = left_out(plain(self), kind="open_clip", configuration=None)
+        if not self.pixels.given:
+            del content["pixels"]
+        return content
 
 
 class Source(Frozen):

@@ -16,13 +16,19 @@ from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, RoundResult, StabilityWarning
 from skymark.model.venv import WORKER, VenvSpec
 from skymark.statistics.interval import is_precise_enough
+from skymark.statistics.outcomes import interval_of
 from skymark.statistics.stability import warnings_of
 from skymark.suite.contract import DeviceLibrary, Row, Suite
 from skymark.suites.clip.cells import SUITE, planned_cells
 from skymark.suites.clip.datasets.choosing import chosen_sets, public_sets
 from skymark.suites.clip.guess import device_bytes
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
-from skymark.suites.clip.models.choosing import chosen_models, pairs, registry
+from skymark.suites.clip.models.choosing import (
+    architecture_of,
+    chosen_models,
+    pairs,
+    registry,
+)
 from skymark.suites.clip.models.own_weights import with_families
 from skymark.suites.clip.names import ALL
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
@@ -139,7 +145,7 @@ class ClipSuite(Suite):
             selection.scenarios or (ALL,), options.tasks, options.dataset_root, options.test_split
         )
         chosen = chosen_models(selection.adapters or (ALL,))
-        models = with_families(chosen, options.preprocessing_of)
+        models = with_families(chosen, options.preprocessing_of, options.pixels)
         return planned_cells(models, sets, options, settings, selection.platform)
 
     def venv(self, cell: Cell) -> VenvSpec:
@@ -153,8 +159,7 @@ class ClipSuite(Suite):
 
     def adapter_reference(self, cell: Cell) -> str:
         """Return a model's name for the command line, with the path of a file."""
-        model = ClipSpecification.of(cell).model
-        return f"{model.architecture}:{model.weights.tag or model.weights.file}"
+        return ClipSpecification.of(cell).model.reference
 
     def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
         """Return PyTorch, the library for all accelerators."""
@@ -186,10 +191,10 @@ class ClipSuite(Suite):
     def device_bytes(self, cell: Cell) -> int | None:
         """Return the memory of a model and a batch on an accelerator."""
         specification = ClipSpecification.of(cell)
-        sizes = registry().architectures[specification.model.architecture].sizes
-        if sizes is None:
+        known = architecture_of(specification.model)
+        if known is None or known.sizes is None:
             return None
-        return device_bytes(sizes, specification.precision, specification.batch_size)
+        return device_bytes(known.sizes, specification.precision, specification.batch_size)
 
     def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
         """Whether throughput is as precise as the effort asks: accuracy does not vary.
@@ -205,7 +210,18 @@ class ClipSuite(Suite):
         """Return the metrics over all rounds, with the task's main figure."""
         found = super().figures(rounds)
         score = score_of({name: figure.value for name, figure in found.items()})
-        return found if score is None else {SCORE: Figure(value=score), **found}
+        figures = found if score is None else {**found, SCORE: Figure(value=score)}
+        return {name: self._over_images(name, one, rounds) for name, one in figures.items()}
+
+    def _over_images(self, name: str, figure: Figure, rounds: Sequence[RoundResult]) -> Figure:
+        """Return a figure with its interval over images, if its round has their outcomes."""
+        outcome = self.declaration.metric(name).outcome
+        parts = rounds[-1].samples.get(outcome, ()) if outcome is not None else ()
+        if not parts:
+            return figure
+        import numpy as np
+
+        return interval_of(figure.value, np.asarray(parts, np.float64))
 
     def warnings(
         self, rounds: Sequence[RoundResult], effort: Effort
@@ -225,17 +241,20 @@ def preparation_of(cell: Cell) -> tuple[str, ...]:
     Models with equal image size and resizing share their pixels.
     """
     specification = ClipSpecification.of(cell)
-    architecture, weights = specification.model.architecture, specification.model.weights
-    known = registry().architectures[architecture]
-    source = weights.tag or weights.preprocessing_of
-    resizing = known.pixels.get(source or "", USUAL_PIXELS)
+    model, weights = specification.model, specification.model.weights
+    known = registry().architectures.get(model.architecture)
+    if known is None or known.sizes is None or model.pixels.given or architecture_of(model) is None:
+        pixels = model.model_dump_json()
+    else:
+        source = weights.tag or weights.preprocessing_of or ""
+        pixels = f"{known.sizes.image_size} {known.pixels.get(source, USUAL_PIXELS)}"
     probe = specification.linear_probe
     return (
         specification.source.model_dump_json(),
         specification.split,
         *(() if probe is None else (probe.train_split, probe.val_split or "")),
         weights.sha256 or "",
-        architecture if known.sizes is None else f"{known.sizes.image_size} {resizing}",
+        pixels,
     )
 
 

@@ -51,7 +51,10 @@ def test_weights_of_another_activation_are_refused_with_the_architecture_that_fi
         ("ViT-B-32:laion2b_s34b", "did you mean laion2b_s34b_b79k"),
         ("ViT-B-32", "names no weights"),
         ("ViT-B-32:./absent.pt", "there is no checkpoint"),
-        ("hf-hub:laion/CLIP:x", "begins with an architecture"),
+        ("hf-hub:laion/CLIP:x", "needs OWNER/NAME"),
+        ("local-dir:./absent", r"no .*open_clip_config\.json"),
+        ("./absent.py:load", "no Python file"),
+        ("./absent.json:./w.pt", "no architecture"),
         ("nothing*", "no model matches"),
     ],
 )
@@ -84,3 +87,60 @@ def test_a_file_of_names_has_one_per_line(tmp_path):
     listed.write_text("# none\n")
     with pytest.raises(UsageError, match="names nothing"):
         names(str(listed))
+
+
+def test_a_folder_is_known_by_its_content(tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "open_clip_config.json").write_text("{}")
+    with pytest.raises(UsageError, match="has no weights"):
+        chosen_model(f"local-dir:{folder}")
+    (folder / "open_clip_model.safetensors").write_bytes(b"weights")
+    (folder / "README.md").write_text("not a part of the model")
+    first = chosen_model(f"local-dir:{folder}")
+    assert first.model.reference == f"local-dir:{folder}"
+    assert first.model.files == (str(folder),)
+    (folder / "README.md").write_text("changed")
+    assert chosen_model(f"local-dir:{folder}").model == first.model
+    (folder / "open_clip_model.safetensors").write_bytes(b"others")
+    assert chosen_model(f"local-dir:{folder}").name != first.name
+
+
+def test_a_repository_is_taken_by_its_name():
+    for name in ("hf-hub:owner/a-model", "transformers:owner/a-model"):
+        found = chosen_model(name)
+        assert (found.name, found.model.reference) == (name, name)
+        assert found.model.weights.hub == "owner/a-model"
+
+
+def test_a_python_file_is_read_and_not_run(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef load(): ...\n")
+    found = chosen_model(f"{file}:load")
+    assert found.model.reference == f"{file}:load"
+    with pytest.raises(UsageError, match=r"no function 'lode'.*load"):
+        chosen_model(f"{file}:lode")
+    file.write_text("def load(:\n")
+    with pytest.raises(UsageError, match="no valid Python"):
+        chosen_model(f"{file}:load")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_architecture_of_the_user_s_own_is_read_and_checked(tmp_path):
+    weights, file = tmp_path / "a.pt", tmp_path / "own.json"
+    weights.write_bytes(b"weights")
+    file.write_text('{"embed_dim": 8, "vision_cfg": {}}')
+    with pytest.raises(UsageError, match="lacks text_cfg"):
+        chosen_model(f"{file}:{weights}")
+    file.write_text('{"model_cfg": {}}')
+    with pytest.raises(UsageError, match="local-dir:"):
+        chosen_model(f"{file}:{weights}")
+    file.write_text('{"embed_dim": 8, "vision_cfg": {}, "text_cfg": {}, "quick_gelu": true}')
+    found = chosen_model(f"{file}:{weights}")
+    assert found.model.reference == f"{file}:{weights}"
+    assert found.model.files == (str(weights), str(file))
+    with pytest.raises(UsageError, match="names no weights"):
+        chosen_model(str(file))
+    taken = file.rename(tmp_path / "ViT-B-32.json")
+    with pytest.raises(UsageError, match="rename"):
+        chosen_model(f"{taken}:{weights}")

@@ -60,7 +60,7 @@ def test_a_file_takes_the_preprocessing_of_the_tags_of_its_architecture(architec
     found = chosen(architecture, path)
     tag = found.model.weights.preprocessing_of
     taken = registry().default_preprocessing if tag is None else known.preprocessing(tag)
-    assert list(families_of(architecture)) in ([taken], [])
+    assert list(families_of(known)) in ([taken], [])
     assert taken in found.notes[0]
 
 
@@ -230,3 +230,38 @@ def test_files_that_open_clip_writes_beside_weights_say_their_preprocessing(weig
 )
 def test_a_damaged_file_says_nothing_and_is_left_to_its_loading(content, weights):
     assert len(chosen("ViT-B-32", weights(content=content)).notes) == 2
+
+
+def test_options_replace_the_preprocessing_of_every_model(planned, weights):
+    given = {"image_mean": (0.4, 0.5, 0.6), "resize": "longest", "image_size": 336}
+    for model in (f"ViT-B-16-SigLIP:{weights()}", "ViT-B-32:laion2b_s34b_b79k"):
+        (one,) = planned(models=(model,), **given)
+        (plain,) = planned(models=(model,))
+        pixels = ClipSpecification.of(one.cell).model.pixels
+        assert pixels.given == {"mean": (0.4, 0.5, 0.6), "resize_mode": "longest", "size": 336}
+        assert any("--image-mean --resize --image-size" in note for note in one.notes)
+        assert one.cell.hash != plain.cell.hash
+
+
+def test_four_options_decide_between_the_ways_of_an_architecture(planned, weights):
+    half = (0.5, 0.5, 0.5)
+    given = {"image_mean": half, "image_std": half, "resize": "squash"}
+    model = f"ViT-L-14:{weights()}"
+    with pytest.raises(UsageError, match="different ones"):
+        planned(models=(model,), **given)
+    (one,) = planned(models=(model,), interpolation="bicubic", **given)
+    assert ClipSpecification.of(one.cell).model.weights.preprocessing_of is None
+
+
+@pytest.mark.parametrize(
+    "given", [{"image_mean": (0.5,)}, {"image_std": (0, 1, 1)}, {"image_size": 0}]
+)
+def test_preprocessing_that_makes_no_sense_is_refused(planned, given):
+    with pytest.raises(UsageError, match="--image-"):
+        planned(**given)
+
+
+def test_a_model_with_preprocessing_of_its_own_kind_takes_no_options(planned, weights):
+    file = weights("own.py", b"def load(): ...")
+    with pytest.raises(UsageError, match="of its own"):
+        planned(models=(f"{file}:load",), image_size=48)

@@ -94,7 +94,7 @@ AHEAD = 2
 
 
 def fed(pixels: PixelMap, start: int, size: int, device: Any) -> Iterator[Any]:
-    """Yield uint8 tensors of up to `size` images on the device, from image `start` on."""
+    """Yield tensors of up to `size` images on the device, from image `start` on."""
     batches = _read_ahead(pixels, start, size, pinned=device.type == "cuda")
     return _copied_ahead(batches, device) if device.type == "cuda" else batches
 
@@ -104,7 +104,8 @@ def _read_ahead(pixels: PixelMap, start: int, size: int, *, pinned: bool) -> Ite
     import torch
 
     def page_locked() -> Any:
-        return torch.empty((size, *pixels.index.shape[1:]), dtype=torch.uint8, pin_memory=True)
+        dtype = getattr(torch, pixels.index.dtype)
+        return torch.empty((size, *pixels.index.shape[1:]), dtype=dtype, pin_memory=True)
 
     def read(begin: int) -> Any:
         if not pinned:

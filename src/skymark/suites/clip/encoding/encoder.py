@@ -107,8 +107,9 @@ class Encoder:
             self._encode_image = torch.compile(self.network.encode_image)
         self.drops_tail = settings.drop_text_tail and can_drop(self.network)
         # Rounded on the host: CUDA multiplies by the reciprocal instead of dividing.
-        normalised = torch.from_numpy(loaded.preprocessing.normalised)
-        self._normalised = normalised.to(self.dtype).to(self.device)
+        self._normalised: Any = None
+        if (normalised := loaded.preprocessing.normalised) is not None:
+            self._normalised = torch.from_numpy(normalised).to(self.dtype).to(self.device)
         self.batch_size = settings.batch_size or self._found_batch_size()
         self.asked_batch_size = self.batch_size
         self.work = EncoderTime()
@@ -154,16 +155,16 @@ class Encoder:
         A table of the host gives the values, so every device has the same.
 
         Args:
-            batch: uint8 of the same shape, on the device.
+            batch: uint8 of the same shape, or float32 that is normalised already; on the device.
         """
         import torch
 
         last = self.settings.channels_last
+        layout = torch.channels_last if last else torch.contiguous_format
+        if self._normalised is None:
+            return batch.to(self.dtype, memory_format=layout)
         tensor = torch.empty(
-            batch.shape,
-            dtype=self.dtype,
-            device=batch.device,
-            memory_format=torch.channels_last if last else torch.contiguous_format,
+            batch.shape, dtype=self.dtype, device=batch.device, memory_format=layout
         )
         for channel, values in enumerate(self._normalised):
             plane = batch[:, channel]
@@ -316,7 +317,8 @@ class Encoder:
         torch.cuda.reset_peak_memory_stats(self.device)
         before = torch.cuda.memory_allocated(self.device)
         shape = (TRIAL, *self.loaded.preprocessing.shape)
-        self.encoded(self.image_tensor(torch.zeros(shape, dtype=torch.uint8, device=self.device)))
+        dtype = torch.float32 if self._normalised is None else torch.uint8
+        self.encoded(self.image_tensor(torch.zeros(shape, dtype=dtype, device=self.device)))
         taken = torch.cuda.max_memory_allocated(self.device) - before
         return largest_batch(free_bytes(self.device), taken / TRIAL, LARGEST)
 

@@ -1,4 +1,4 @@
-"""Loading of open_clip models: first the checks, then the weights, then any data.
+"""Loading of models: first the checks, then the weights, then any data.
 
 The transformers library is imported only for text towers that need it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import importlib
+import json
 import logging
 import os
 import sys
@@ -22,6 +23,14 @@ from typing import Any
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError, LibraryAbsentError, UnknownNameError, UsageError
 from skymark.resources import install_line
+from skymark.suites.clip.encoding.other_models import (
+    forget_other_models,
+    other_model,
+    state_digest,
+)
+from skymark.suites.clip.encoding.states import StateReader
+from skymark.suites.clip.models.choosing import digest_of_folder
+from skymark.suites.clip.models.own_weights import HUB_CONFIGURATION
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
 from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
@@ -133,9 +142,6 @@ def _import_without_transformers() -> None:
             del sys.modules[TRANSFORMERS]
 
 
-QUICK = "QuickGELU"
-
-
 def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return open_clip's settings of a tag, {} for a file of weights.
 
@@ -165,8 +171,17 @@ def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
 
 def activations_of(network: Any) -> dict[str, int]:
     """Count the layers of each kind of GELU in a network."""
-    names = Counter(type(module).__name__ for module in network.modules())
-    return {name: count for name, count in sorted(names.items()) if name in {QUICK, "GELU"}}
+    names = Counter(
+        type(module).__name__.removesuffix("Activation") for module in network.modules()
+    )
+    return {name: count for name, count in sorted(names.items()) if name.endswith("GELU")}
+
+
+def tokenizer_title(tokenizer: Any) -> str:
+    """Return the kind of a tokenizer and its number of positions, for the record's conditions."""
+    kind = getattr(tokenizer, "title", type(tokenizer).__name__)
+    length = getattr(tokenizer, "context_length", None)
+    return kind if length is None else f"{kind}, {length} positions"
 
 
 TOKENIZER_FIELDS = ("context_length", "hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
@@ -189,6 +204,8 @@ class LoadedModel:
     device: Any
     """`torch.device`."""
     seed: int
+    weights_digest: str | None = None
+    """SHA-256 hex digest of the file or folder of weights, or of the state that Python made."""
 
     @cached_property
     def random_state(self) -> Any:
@@ -202,25 +219,49 @@ class LoadedModel:
         try:
             with torch.random.fork_rng(devices=()):
                 torch.manual_seed(self.seed)
-                open_clip.create_model(
-                    self.specification.architecture, load_weights=False, pretrained_text=False
-                )
+                if self.specification.kind == "open_clip":
+                    open_clip.create_model(
+                        self.specification.open_clip_name, load_weights=False, pretrained_text=False
+                    )
                 return torch.get_rng_state()
         finally:
             log.setLevel(level)
 
 
-def configuration_of(architecture: str) -> dict[str, Any]:
-    """Return open_clip's configuration of an architecture.
+def configuration_of(model: Model) -> dict[str, Any]:
+    """Return the configuration of a model that open_clip builds; registers the user's own.
 
     Raises:
-        UnknownNameError: open_clip does not have it.
+        DataError: a folder's or repository's configuration cannot be read.
+        UnknownNameError: open_clip does not have the architecture.
     """
     import open_clip
 
-    found: dict[str, Any] | None = open_clip.get_model_config(architecture)
+    if model.configuration is not None:
+        check_file(Path(model.configuration.path), model.configuration.sha256)
+        if model.architecture not in open_clip.list_models():
+            open_clip.add_model_config(model.configuration.path)
+    found: dict[str, Any] | None
+    try:
+        found = open_clip.get_model_config(model.open_clip_name)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{model.reference} has no configuration: {error}") from error
     if found is None:
-        raise UnknownNameError("architecture", architecture, open_clip.list_models())
+        raise UnknownNameError("architecture", model.architecture, open_clip.list_models())
+    return found
+
+
+def stated_preprocessing(model: Model) -> dict[str, Any]:
+    """Return the preprocessing that a folder or repository states; {} for other weights."""
+    if model.weights.folder is not None:
+        file = Path(model.weights.folder) / HUB_CONFIGURATION
+    elif model.weights.hub is not None:
+        from open_clip.pretrained import download_pretrained_from_hf
+
+        file = Path(download_pretrained_from_hf(model.weights.hub, filename=HUB_CONFIGURATION))
+    else:
+        return {}
+    found: dict[str, Any] = json.loads(file.read_text("utf-8")).get("preprocess_cfg", {})
     return found
 
 
@@ -235,11 +276,15 @@ def preprocessing_of(model: Model) -> Preprocessing:
 
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 
-    configuration = configuration_of(model.architecture)
-    tagged = check_tag(model, configuration) or family_settings(model)
+    if model.kind != "open_clip":
+        return other_model(model).preprocessing
+    configuration = configuration_of(model)
+    tagged = (
+        check_tag(model, configuration) or family_settings(model) or stated_preprocessing(model)
+    )
     settings = merge_preprocess_dict(asdict(PreprocessCfg()), tagged)
     settings["size"] = configuration["vision_cfg"].get("image_size", 224)
-    return Preprocessing.of(_canonical(settings))
+    return Preprocessing.of(_canonical({**settings, **model.pixels.given}))
 
 
 def family_settings(model: Model) -> dict[str, Any]:
@@ -263,11 +308,10 @@ def family_settings(model: Model) -> dict[str, Any]:
 def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     """Load a model with its weights onto a device.
 
-    Pickled weights are always read with ``weights_only=True``: after a TypeError, open_clip would
-    try again without that argument.
+    open_clip reads states by `StateReader`: its own reader would run what is in a pickle.
 
     Raises:
-        DataError: the file changed since the plan, is damaged, or fits another architecture.
+        DataError: the weights changed since the plan, are damaged, or fit another architecture.
         UnknownNameError: open_clip has no such architecture or tag.
         UsageError: the tag's weights were trained with another activation.
     """
@@ -276,23 +320,26 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
 
     os.environ.pop(RUNS_CODE, None)
     os.environ[RUNS_NO_CODE] = "1"
-    configuration = configuration_of(model.architecture)
+    check_weights(model)
+    if model.kind != "open_clip":
+        return _other(model, device, seed)
+    configuration = configuration_of(model)
     check_tag(model, configuration)
-    weights = model.weights
-    if weights.file is not None:
-        check_file(Path(weights.file), weights.sha256)
+    weights, pixels = model.weights, model.pixels
+    reader = StateReader()
     if configuration["text_cfg"].get("hf_model_name"):
         provide_transformers()
     # The generator's state must not depend on what ran before in this process.
     torch.manual_seed(seed)
     logging.getLogger().setLevel(logging.WARNING)
     try:
-        with blank_weights():
+        with blank_weights(), reader.in_open_clip():
             network = open_clip.create_model(
-                model.architecture,
+                model.open_clip_name,
                 pretrained=weights.tag or weights.file,
-                weights_only=True,
-                force_preprocess_cfg=family_settings(model),
+                require_pretrained=True,
+                force_image_size=pixels.size,
+                force_preprocess_cfg=family_settings(model) | pixels.given,
             )
     except (RuntimeError, KeyError, TypeError, ValueError, OSError, EOFError) as error:
         raise DataError(_reason(model, error)) from error
@@ -303,30 +350,69 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
         raise DataError(_reason(model, error)) from error
     if blank := still_blank(network):
         raise DataError(
-            f"{weights.tag or weights.file} has no values for {', '.join(blank)} of "
+            f"{weights.name} has no values for {', '.join(blank)} of "
             f"{model.architecture}, which would be random; use another architecture"
         )
     preprocessing = Preprocessing.of(_canonical(network.visual.preprocess_cfg))
     return LoadedModel(
         specification=model,
         network=network.eval().requires_grad_(requires_grad=False).to(device),
-        tokenizer=_tokenizer_of(model.architecture, configuration["text_cfg"]),
+        tokenizer=_tokenizer_of(model.open_clip_name, configuration["text_cfg"]),
         preprocessing=preprocessing,
         device=device,
         seed=seed,
+        weights_digest=weights.sha256 if weights.file is not None else reader.digest,
     )
 
 
-def _tokenizer_of(architecture: str, text: dict[str, Any]) -> Any:
-    """Return open_clip's tokenizer of an architecture; equal tokenizers are shared."""
+def _other(model: Model, device: Any, seed: int) -> LoadedModel:
+    """Load a model that open_clip does not build."""
+    import torch
+
+    torch.manual_seed(seed)
+    other = other_model(model)
+    forget_other_models()
+    own = model.weights.sha256 if model.kind == "transformers" else None
+    return LoadedModel(
+        specification=model,
+        network=other.network.requires_grad_(requires_grad=False).to(device),
+        tokenizer=other.tokenizer,
+        preprocessing=other.preprocessing,
+        device=device,
+        seed=seed,
+        weights_digest=own or state_digest(other.network),
+    )
+
+
+def _tokenizer_of(name: str, text: dict[str, Any]) -> Any:
+    """Return open_clip's tokenizer of a model; equal tokenizers are shared."""
     import open_clip
 
-    settings = {name: text.get(name) for name in TOKENIZER_FIELDS}
-    # open_clip goes by the name if it contains this word.
-    key = digest_of([settings, architecture if "siglip" in architecture.lower() else None])
+    settings = {one: text.get(one) for one in TOKENIZER_FIELDS}
+    # open_clip goes by the name if it contains this word, and by the folder for a tokenizer in it.
+    own = "siglip" in name.lower() or ":" in name
+    key = digest_of([settings, name if own else None])
     if key not in _TOKENIZERS:
-        _TOKENIZERS[key] = open_clip.get_tokenizer(architecture)
+        _TOKENIZERS[key] = open_clip.get_tokenizer(name)
     return _TOKENIZERS[key]
+
+
+def check_weights(model: Model) -> None:
+    """Refuse a file or folder of weights that differs from the plan's.
+
+    Raises:
+        DataError: it is missing, empty or different.
+    """
+    weights = model.weights
+    if weights.file is not None:
+        check_file(Path(weights.file), weights.sha256)
+    if weights.folder is not None:
+        try:
+            same = digest_of_folder(Path(weights.folder)) == weights.sha256
+        except (OSError, UsageError) as error:
+            raise DataError(f"{weights.folder} cannot be read: {error}") from error
+        if not same:
+            raise DataError(f"{weights.folder} changed since the run was planned; plan again")
 
 
 def check_file(file: Path, sha256: str | None) -> None:
@@ -355,7 +441,7 @@ def _digest_of(file: Path, modified_ns: int) -> str:
 
 def _reason(model: Model, error: Exception) -> str:
     """Return the fault of weights in one line."""
-    weights = model.weights.tag or model.weights.file
+    weights = model.weights.name
     text = " ".join(str(error).split())
     short = text if len(text) < 400 else f"{text[:400]}…"
     if "size mismatch" in text or "Missing key" in text or "Unexpected key" in text:

@@ -1,18 +1,25 @@
-"""Models by name: open_clip's architectures with tags, or with the user's own files."""
+"""Models by name: open_clip's architectures with tags or files, folders, hubs and Python files."""
 
 from __future__ import annotations
 
+import ast
+import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import file_digest
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
-from skymark.model.base import Frozen
+from pydantic import Field
+
+from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.plain_files import read_regular
 from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
-from skymark.suites.clip.specification import Model, Weights
+from skymark.suites.clip.specification import Model, ModelConfiguration, Weights
 
 FILE = "open_clip.json"
 
@@ -40,14 +47,14 @@ class Architecture(Frozen):
     quick_gelu: bool
     """Whether its activation is QuickGELU, as in OpenAI's models."""
     sizes: Sizes | None
-    """None if the survey could not build it."""
-    tags: dict[str, bool]
+    """None if the survey could not build it, and for the user's own."""
+    tags: dict[str, bool] = Field(default_factory=dict)
     """Whether the weights of each tag were trained with QuickGELU."""
-    pixels: dict[str, str]
+    pixels: dict[str, str] = Field(default_factory=dict)
     """Resizing and interpolation of each tag's images."""
-    normalisation: dict[str, str]
+    normalisation: dict[str, str] = Field(default_factory=dict)
     """Mean and standard deviation of each tag's pixels."""
-    digests: dict[str, str]
+    digests: dict[str, str] = Field(default_factory=dict)
     """Start of the SHA-256 hex digest of each tag's file, if its address has it."""
 
     def preprocessing(self, tag: str) -> str:
@@ -74,6 +81,16 @@ def registry() -> Registry:
     """Return open_clip's models."""
     text = files(__package__).joinpath(FILE).read_text("utf-8")
     return Registry.model_validate_json(text)
+
+
+def architecture_of(model: Model) -> Architecture | None:
+    """Return the configuration of a model's architecture; None if it comes with the weights."""
+    if model.configuration is not None:
+        content = configuration_in(Path(model.configuration.path))
+        return Architecture(quick_gelu=bool(content.get("quick_gelu", False)), sizes=None)
+    if model.kind != "open_clip" or model.weights.folder or model.weights.hub:
+        return None
+    return registry().architectures.get(model.architecture)
 
 
 def activation_fits(architecture: str, tag: str) -> bool:
@@ -111,6 +128,17 @@ def pairs() -> list[tuple[str, str]]:
 
 KIND = "model"
 FORM = "write ARCHITECTURE:TAG or ARCHITECTURE:FILE, such as ViT-B-32:laion2b_s34b_b79k"
+FOLDER_CONFIGURATION = {"local-dir": "open_clip_config.json", "transformers": "config.json"}
+"""File that a folder needs, by the prefix of its name."""
+PREFIXES = ("local-dir", "hf-hub", "transformers")
+REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+FOLDER_SUFFIXES = frozenset({".safetensors", ".bin", ".pth", ".json", ".txt", ".model", ".jinja"})
+"""Files of a folder that decide figures: weights, configurations and vocabularies."""
+WEIGHTS_SUFFIXES = {
+    "local-dir": frozenset({".safetensors", ".bin", ".pth"}),
+    "transformers": frozenset({".safetensors", ".bin"}),
+}
+LARGEST_CONFIGURATION_BYTES = 1 << 20
 FILE_SUFFIXES = frozenset({".pt", ".pth", ".bin", ".ckpt", ".safetensors"})
 SHORT_DIGEST = 8
 """Hex digits of a file's digest in a model's name; many files have the name epoch_32.pt."""
@@ -158,10 +186,12 @@ def chosen_model(name: str) -> ChosenModel:
     typed, colon, weights = name.partition(":")
     if not colon and name.count(",") == 1:  # the form of CLIP_benchmark's lists
         typed, colon, weights = name.partition(",")
-    if typed.startswith(("hf-hub", "local-dir")):
-        raise UsageError(
-            f"model {name!r}: a name begins with an architecture; fetch the file and {FORM}"
-        )
+    if typed in PREFIXES:
+        return _of_prefix(typed, weights)
+    if Path(typed).suffix == ".py":
+        return _of_python(Path(typed), weights)
+    if Path(typed).suffix == ".json":
+        return _of_own_architecture(Path(typed), weights)
     architecture = typed.strip().replace("/", "-")
     architectures = registry().architectures
     if architecture not in architectures:
@@ -209,26 +239,159 @@ def _of_tag(architecture: str, tag: str) -> ChosenModel:
     )
 
 
-def _of_file(architecture: str, path: Path) -> ChosenModel:
+def _of_file(
+    architecture: str, path: Path, configuration: ModelConfiguration | None = None
+) -> ChosenModel:
     """Return a model with weights in a file.
+
+    Raises:
+        UsageError: the file is missing, empty, or cannot be read.
+    """
+    digest = digest_of_file(path, "checkpoint")
+    sizes = None if configuration else registry().architectures[architecture].sizes
+    return ChosenModel(
+        name=f"{architecture}:{path.stem}@{digest[:SHORT_DIGEST]}",
+        model=Model(
+            architecture=architecture,
+            weights=Weights(file=os.path.realpath(path), sha256=digest),
+            configuration=configuration,
+        ),
+        sizes=sizes,
+    )
+
+
+def digest_of_file(path: Path, noun: str) -> str:
+    """Return the SHA-256 hex digest of a file that the user names.
 
     Raises:
         UsageError: the file is missing, empty, or cannot be read.
     """
     try:
         if not path.is_file():
-            raise UsageError(f"there is no checkpoint {path}; name a file")
+            raise UsageError(f"there is no {noun} {path}; name a file")
         if path.stat().st_size == 0:
-            raise UsageError(f"the checkpoint {path} is empty; it was not copied to its end")
+            raise UsageError(f"the {noun} {path} is empty; it was not copied to its end")
         with path.open("rb") as file:
-            digest = file_digest(file, "sha256").hexdigest()
+            return file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UsageError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read the {noun} {path}: {error.strerror}") from error
+
+
+def digest_of_folder(folder: Path) -> str:
+    """Return a SHA-256 hex digest of a folder's weights, configurations and vocabularies.
+
+    Raises:
+        UsageError: a file is empty or cannot be read.
+    """
+    chosen = sorted(one for one in folder.iterdir() if one.suffix in FOLDER_SUFFIXES)
+    return digest_of([[one.name, digest_of_file(one, "file")] for one in chosen])
+
+
+def _of_prefix(prefix: str, address: str) -> ChosenModel:
+    """Return a model in a folder, or on the hub.
+
+    Raises:
+        UsageError: the folder lacks its configuration or weights, or the name is invalid.
+    """
+    kind: Literal["open_clip", "transformers"] = (
+        "transformers" if prefix == "transformers" else "open_clip"
+    )
+    folder = Path(address)
+    local = prefix == "local-dir" or (prefix == "transformers" and folder.is_dir())
+    if not local:
+        if not REPOSITORY.fullmatch(address):
+            other = " or a folder" if prefix == "transformers" else ""
+            raise UsageError(f"model {prefix}:{address} needs OWNER/NAME{other} behind the colon")
+        return ChosenModel(
+            name=f"{prefix}:{address}",
+            model=Model(
+                kind=kind, architecture=address.rpartition("/")[2], weights=Weights(hub=address)
+            ),
+            sizes=None,
+            notes=(f"{prefix}:{address}: the repository decides preprocessing and tokenizer",),
+        )
+    configuration = folder / FOLDER_CONFIGURATION[prefix]
+    if not configuration.is_file():
+        raise UsageError(f"model {prefix}:{address}: there is no {configuration}; name its folder")
+    if not any(one.suffix in WEIGHTS_SUFFIXES[prefix] for one in folder.iterdir()):
+        endings = ", ".join(sorted(WEIGHTS_SUFFIXES[prefix]))
+        raise UsageError(f"model {prefix}:{address}: {folder} has no weights ({endings})")
+    digest = digest_of_folder(folder)
+    name = f"{prefix}:{folder.resolve().name}@{digest[:SHORT_DIGEST]}"
     return ChosenModel(
-        name=f"{architecture}:{path.stem}@{digest[:SHORT_DIGEST]}",
+        name=name,
         model=Model(
-            architecture=architecture,
+            kind=kind,
+            architecture=folder.resolve().name,
+            weights=Weights(folder=os.path.realpath(folder), sha256=digest),
+        ),
+        sizes=None,
+        notes=(f"{name}: the files in {folder} decide preprocessing and tokenizer",),
+    )
+
+
+def _of_python(path: Path, function: str) -> ChosenModel:
+    """Return the model that a function of the user's own file makes; nothing is run.
+
+    Raises:
+        UsageError: the file cannot be read, or lacks the function.
+    """
+    digest = digest_of_file(path, "Python file")
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path} is no valid Python: {error}; correct it") from error
+    names = [one.name for one in tree.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    if function not in names:
+        raise UsageError(
+            f"{path} has no function {function!r}; write {path}:NAME with one of "
+            f"{', '.join(names) or 'its functions: it has none'}"
+        )
+    name = f"{path.name}:{function}@{digest[:SHORT_DIGEST]}"
+    return ChosenModel(
+        name=name,
+        model=Model(
+            kind="python",
+            architecture=function,
             weights=Weights(file=os.path.realpath(path), sha256=digest),
         ),
-        sizes=registry().architectures[architecture].sizes,
+        sizes=None,
+        notes=(f"{name}: {path} is run, and decides preprocessing and tokenizer",),
     )
+
+
+def _of_own_architecture(path: Path, weights: str) -> ChosenModel:
+    """Return a model with the user's own architecture, and weights in a file.
+
+    Raises:
+        UsageError: a file cannot be read, or the configuration is invalid.
+    """
+    if not weights:
+        raise UsageError(f"model {path} names no weights; write {path}:./FILE.pt")
+    digest = digest_of_file(path, "architecture")
+    configuration_in(path)
+    if path.stem in registry().architectures:
+        raise UsageError(f"open_clip has an architecture {path.stem} already; rename {path}")
+    configuration = ModelConfiguration(path=os.path.realpath(path), sha256=digest)
+    return _of_file(path.stem, Path(weights), configuration)
+
+
+def configuration_in(path: Path) -> dict[str, object]:
+    """Read an architecture in open_clip's format.
+
+    Raises:
+        UsageError: the file cannot be read, or lacks a part.
+    """
+    try:
+        content = json.loads(read_regular(path, largest=LARGEST_CONFIGURATION_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read the architecture {path}: {error}") from error
+    parts = ("embed_dim", "vision_cfg", "text_cfg")
+    missing = [one for one in parts if not isinstance(content, dict) or one not in content]
+    if not missing:
+        return dict(content)
+    if isinstance(content, dict) and "model_cfg" in content:
+        raise UsageError(
+            f"{path} describes a whole model; name its folder: local-dir:{path.parent}"
+        )
+    raise UsageError(f"the architecture {path} lacks {', '.join(missing)}; see open_clip's own")

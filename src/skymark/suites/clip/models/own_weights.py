@@ -11,7 +11,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +21,23 @@ from skymark.plain_files import read_regular
 from skymark.suites.clip.models.choosing import (
     Architecture,
     ChosenModel,
+    architecture_of,
     normalisation_of,
     other_form,
     registry,
 )
-from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
+from skymark.suites.clip.specification import (
+    OPEN_CLIP_DEFAULT,
+    PIXEL_OPTIONS,
+    Model,
+    PixelOptions,
+)
 
 OPTION = "--preprocessing-of"
+QUICK = "QuickGELU"
+AS_THEY_ARE = PixelOptions()
+WHOLE = frozenset({"mean", "std", "resize_mode", "interpolation"})
+"""Fields that describe a preprocessing, besides the size."""
 LARGEST_DESCRIPTION_BYTES = 16 << 20
 """Limit for the part of a checkpoint that describes its tensors."""
 LARGEST_TEXT_BYTES = 16 << 20
@@ -61,19 +71,23 @@ class Activation(NamedTuple):
     told_by: str
 
 
-def with_families(models: Sequence[ChosenModel], tags: Sequence[str]) -> list[ChosenModel]:
-    """Return the models, each file with its family's preprocessing, and tags unchanged.
+def with_families(
+    models: Sequence[ChosenModel], tags: Sequence[str], pixels: PixelOptions = AS_THEY_ARE
+) -> list[ChosenModel]:
+    """Return the models, each file with its family's preprocessing, all with the user's own.
 
     Args:
         models: chosen models.
         tags: of open_clip; each decides for the files of its architectures.
+        pixels: the user's own preprocessing, over each model's.
 
     Raises:
         UsageError: a file was trained with another activation, its family has several ways of
-            preprocessing and no tag decides, or a tag fits no file.
+            preprocessing and no tag decides, a tag fits no file, or a model has preprocessing that
+            open_clip does not build.
     """
     cleaned = [tag.strip().casefold().replace("-", "_") for tag in tags]
-    files = [one for one in models if one.model.weights.file is not None]
+    files = [one for one in models if _needs_family(one.model)]
     for tag in cleaned:
         if not any(tag in choices_of(one.model.architecture) for one in files):
             known = dict.fromkeys(
@@ -83,20 +97,41 @@ def with_families(models: Sequence[ChosenModel], tags: Sequence[str]) -> list[Ch
                 f"{OPTION} {tag}: no file of weights is of an architecture with this tag; "
                 f"{'give one of ' + ', '.join(known) if known else 'leave it out'}"
             )
-    return [one if one.model.weights.file is None else _with_family(one, cleaned) for one in models]
+    own = [_with_pixels(one, pixels) for one in models] if pixels.given else models
+    return [_with_family(one, cleaned) if _needs_family(one.model) else one for one in own]
+
+
+def _needs_family(model: Model) -> bool:
+    """Whether a model is a file of weights, which says nothing of its preprocessing."""
+    return model.kind == "open_clip" and model.weights.file is not None
+
+
+def _with_pixels(chosen: ChosenModel, pixels: PixelOptions) -> ChosenModel:
+    options = " ".join(PIXEL_OPTIONS[name] for name in pixels.given)
+    if chosen.model.kind != "open_clip":
+        raise UsageError(
+            f"{options}: {chosen.name} has preprocessing of its own, not open_clip's; change it "
+            "there, or score this model in another run"
+        )
+    return chosen.model_copy(
+        update={
+            "model": chosen.model.model_copy(update={"pixels": pixels}),
+            "notes": (*chosen.notes, f"{chosen.name}: {options} replace its own preprocessing"),
+        }
+    )
 
 
 def choices_of(architecture: str) -> tuple[str, ...]:
     """Return the possible values of `OPTION`: the architecture's tags, and the default."""
-    return (*registry().architectures[architecture].tags, OPEN_CLIP_DEFAULT)
+    known = registry().architectures.get(architecture)
+    return (*(known.tags if known else ()), OPEN_CLIP_DEFAULT)
 
 
-def families_of(architecture: str) -> dict[str, list[str]]:
+def families_of(known: Architecture) -> dict[str, list[str]]:
     """Return an architecture's ways of preprocessing, each with its tags.
 
     Tags of another activation count only if the architecture has no fitting tag.
     """
-    known = registry().architectures[architecture]
     fitting = [tag for tag, quick in known.tags.items() if quick == known.quick_gelu]
     found: dict[str, list[str]] = {}
     for tag in fitting or known.tags:
@@ -107,7 +142,7 @@ def families_of(architecture: str) -> dict[str, list[str]]:
 def activation_in(model: Model) -> Activation | None:
     """Return the activation from a file of weights or a file beside it; None without a sign."""
     path, digest = Path(str(model.weights.file)), model.weights.sha256 or ""
-    known = registry().architectures.get(model.architecture)
+    known = architecture_of(model)
     if known is not None and (tag := _published(known, digest)) is not None:
         return Activation(known.tags[tag], f"its content, which is that of the tag {tag},")
     if (quick := _told_within(path, digest)) is not None:
@@ -132,17 +167,21 @@ def activation_in_name(model: Model) -> Activation | None:
     return None
 
 
-def conditions_of(model: Model, *, quick: bool) -> dict[str, str]:
+def conditions_of(model: Model, activations: Mapping[str, int]) -> dict[str, str]:
     """Return the record's conditions: the source of the preprocessing, and the activation.
 
     Args:
         model: the scored model.
-        quick: whether its network has QuickGELU.
+        activations: layers of each kind of GELU in its network.
     """
+    quick = QUICK in activations
     has, _ = _names(quick)
-    if model.weights.tag is not None:
-        return {"preprocessing_of": model.weights.tag, "activation": has}
-    source = model.weights.preprocessing_of or OPEN_CLIP_DEFAULT
+    weights = model.weights
+    own = "".join(f" {PIXEL_OPTIONS[name]}" for name in model.pixels.given)
+    if not _needs_family(model):
+        named = has if model.kind == "open_clip" else " ".join(activations) or "unknown"
+        return {"preprocessing_of": f"{weights.name}{own}", "activation": named}
+    source = f"{weights.preprocessing_of or OPEN_CLIP_DEFAULT}{own}"
     told = activation_in(model) or activation_in_name(model)
     if told is not None and told.quick == quick:
         has = f"{has}, as {told.told_by.rstrip(',')} says"
@@ -151,9 +190,16 @@ def conditions_of(model: Model, *, quick: bool) -> dict[str, str]:
     return {"preprocessing_of": source, "activation": has}
 
 
+def known_architecture(model: Model) -> Architecture:
+    """Return the configuration of a file's architecture, from open_clip or the user's own file."""
+    known = architecture_of(model)
+    assert known is not None, "a file of weights has an architecture"
+    return known
+
+
 def _with_family(chosen: ChosenModel, tags: Sequence[str]) -> ChosenModel:
     model = chosen.model
-    known = registry().architectures[model.architecture]
+    known = known_architecture(model)
     named = [tag for tag in tags if tag in choices_of(model.architecture)]
     told = activation_in(model)
     if told is None and named and named[0] != OPEN_CLIP_DEFAULT:
@@ -161,8 +207,12 @@ def _with_family(chosen: ChosenModel, tags: Sequence[str]) -> ChosenModel:
     told = told or activation_in_name(model)
     if told is not None and told.quick != known.quick_gelu:
         raise _wrong_activation(model, told)
-    source, note = _family_of(model, named)
-    notes = [f"{chosen.name}: {note}"]
+    source, note = (
+        (None, "preprocessing of the options alone")
+        if model.pixels.given.keys() >= WHOLE
+        else _family_of(model, named)
+    )
+    notes = [f"{chosen.name}: {note}", *chosen.notes]
     if told is None and (other := other_form(model.architecture)) is not None:
         has, needs = _names(known.quick_gelu)
         notes.append(
@@ -183,7 +233,7 @@ def _family_of(model: Model, named: Sequence[str]) -> tuple[str | None, str]:
     Raises:
         UsageError: nothing decides between several ways.
     """
-    known = registry().architectures[model.architecture]
+    known = known_architecture(model)
     ways = {tag: known.preprocessing(tag) for tag in known.tags}
     ways[OPEN_CLIP_DEFAULT] = registry().default_preprocessing
     chosen = list(dict.fromkeys(ways[tag] for tag in named))
@@ -196,14 +246,15 @@ def _family_of(model: Model, named: Sequence[str]) -> tuple[str | None, str]:
         return named[0], f"preprocessing of the tag {named[0]}: {chosen[0]}"
     if (tag := _published(known, model.weights.sha256 or "")) is not None:
         return tag, f"preprocessing of the tag {tag}, whose file this is: {ways[tag]}"
-    families = families_of(model.architecture)
+    families = families_of(known)
     if (beside := _preprocessing_beside(Path(str(model.weights.file)))) is not None:
         way, source = beside
         same = [*families.get(way, ()), *(tag for tag, other in ways.items() if other == way)]
         if not same:
             raise UsageError(
                 f"{source} says that {model.weights.file} is preprocessed by {way}, which no tag "
-                f"of {model.architecture} is; name the nearest one: {OPTION} TAG"
+                f"of {model.architecture} is; give {' '.join(PIXEL_OPTIONS.values())}, or name "
+                f"the nearest tag: {OPTION} TAG"
             )
         tag = None if way == ways[OPEN_CLIP_DEFAULT] else same[0]
         return tag, f"preprocessing that {source} says: {way}"

@@ -14,9 +14,9 @@ from typing import Any
 from skymark.model.base import digest_of
 from skymark.model.record import Cause, Verification
 from skymark.suites.clip.encoding.encoder import Encoder
-from skymark.suites.clip.encoding.loading import QUICK, activations_of
-from skymark.suites.clip.models.own_weights import activation_in
-from skymark.suites.clip.pixels.preprocessing import PixelMap
+from skymark.suites.clip.encoding.loading import activations_of
+from skymark.suites.clip.models.own_weights import QUICK, activation_in
+from skymark.suites.clip.pixels.preprocessing import PixelMap, UndecodedPixels
 from skymark.suites.clip.reading.opening import OpenedSplit, reread
 from skymark.suites.clip.specification import ClipSpecification, Precision
 
@@ -26,14 +26,9 @@ class ScoredSplit:
     """Images of one split, and their features."""
 
     opened: OpenedSplit
-    pixels: PixelMap
+    pixels: PixelMap | UndecodedPixels
     features: Any
     """Float32 of shape (images, dimensions)."""
-
-    @property
-    def images_digest(self) -> str:
-        """SHA-256 hex digest of the checksums of all pixels in order."""
-        return digest_of(list(self.pixels.index.checksums))
 
 
 @dataclass(frozen=True)
@@ -53,8 +48,10 @@ class Scored:
     @property
     def conditions(self) -> dict[str, str]:
         """Digests for the record; equal digests mean the same images and texts."""
+        contents = [one.opened.samples.content_digest for one in self.splits]
         found = {
-            "images_digest": digest_of([one.images_digest for one in self.splits])[:16],
+            "elements_digest": digest_of(contents)[:16],
+            "images_digest": digest_of([one.pixels.images_digest for one in self.splits])[:16],
             "labels_digest": digest_of([one.opened.samples.labels_digest for one in self.splits])[
                 :16
             ],
@@ -129,18 +126,18 @@ def check_activation(specification: ClipSpecification, encoder: Encoder) -> None
     import open_clip
 
     model = specification.model
-    if model.weights.tag is None:
+    quick: bool | None = None
+    if model.kind == "open_clip" and model.weights.file is not None:
         told = activation_in(model)
         quick = None if told is None else told.quick
-    else:
+    elif model.weights.tag is not None:
         tagged = open_clip.get_pretrained_cfg(model.architecture, model.weights.tag)
         quick = bool(tagged.get("quick_gelu", False))
     found = activations_of(encoder.network)
     if quick is not None and quick != (found.get(QUICK, 0) > 0):
         raise Refused(
             "wrong-activation",
-            f"{model.architecture}:{model.weights.tag or model.weights.file} ran with {found}, "
-            "which its weights were not trained with",
+            f"{model.reference} ran with {found}, which its weights were not trained with",
         )
 
 

@@ -49,14 +49,22 @@ def read_map(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing)
     except (OSError, ValueError):
         return None
     expected = (len(opened.samples), *preprocessing.shape)
-    fits = (index.split, index.preprocessing, index.shape) == (
+    fits = (index.split, index.preprocessing, index.shape, index.dtype) == (
         opened.identity,
         preprocessing.key,
         expected,
+        preprocessing.dtype,
     )
-    if not fits or len(index.checksums) != len(opened.samples) or size != int(np.prod(expected)):
+    counts = len(opened.samples), bytes_of(opened, preprocessing)
+    if not fits or (len(index.checksums), size) != counts:
         return None
     return PixelMap(directory, index)
+
+
+def bytes_of(opened: OpenedSplit, preprocessing: Preprocessing) -> int:
+    """Return the bytes of a split's pixels."""
+    size = np.dtype(preprocessing.dtype).itemsize
+    return len(opened.samples) * int(np.prod(preprocessing.shape)) * size
 
 
 def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> PixelMap:
@@ -78,7 +86,7 @@ def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
         directory,
         make,
         is_whole=lambda place: read_map(place, opened, preprocessing) is not None,
-        needed_bytes=len(opened.samples) * int(np.prod(preprocessing.shape)),
+        needed_bytes=bytes_of(opened, preprocessing),
     )
     built = open_map(cache, opened, preprocessing)
     if built is None:
@@ -89,7 +97,7 @@ def ensure_map(cache: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
 def _build(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -> None:
     begin = time.perf_counter_ns()
     shape = (len(opened.samples), *preprocessing.shape)
-    pixels = np.memmap(directory / DATA_FILE, np.uint8, mode="w+", shape=shape)
+    pixels = np.memmap(directory / DATA_FILE, preprocessing.dtype, mode="w+", shape=shape)
     _reserve(directory / DATA_FILE, pixels.nbytes)
     checksums: list[int] = []
     for number, image in enumerate(_decoded(opened.samples, preprocessing)):
@@ -103,6 +111,7 @@ def _build(directory: Path, opened: OpenedSplit, preprocessing: Preprocessing) -
         preprocessing=preprocessing.key,
         shape=shape,
         checksums=tuple(checksums),
+        dtype=preprocessing.dtype,
     )
     write_whole(directory / INDEX_FILE, index.model_dump_json().encode(), durable=False)
 

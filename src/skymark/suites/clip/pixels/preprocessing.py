@@ -1,13 +1,14 @@
-"""open_clip's preprocessing, cut after the steps that give 8-bit integers."""
+"""A model's preprocessing, cut after the steps that give 8-bit integers."""
 
 from __future__ import annotations
 
 import io
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,98 +23,132 @@ from skymark.suites.clip.reading.samples import SKIP
 FORMATS = (*IMAGE_FORMATS, "PPM")
 """Decoded formats; the last one occurs in folders of images."""
 
-Pixels = npt.NDArray[np.uint8]
+Pixels = npt.NDArray[Any]
+"""8-bit integers, or float32 if the preprocessing has no 8-bit step."""
 MOST_ELONGATED = 500
 """Longer over shorter edge: resizing a longer image by its shorter edge takes gigabytes."""
-FIELDS = ("size", "mode", "interpolation", "resize_mode", "fill_color")
-"""Settings that decide the 8-bit pixels; `mean` and `std` apply afterwards."""
+FIELDS = frozenset({"size", "mode", "interpolation", "resize_mode", "fill_color"})
+"""open_clip's settings that decide the 8-bit pixels; `mean` and `std` apply afterwards."""
+TO_TENSOR = frozenset({"ToTensor", "MaybeToTensor"})
+"""Steps that turn an 8-bit image into a tensor."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """The evaluation transform of a model."""
+    """The evaluation transform of a model, cut after the steps that give 8-bit integers."""
 
     settings: dict[str, Any]
-    """`open_clip.transform.PreprocessCfg` as a dictionary."""
-    transform: Any
+    """What decides the pixels: open_clip's settings, a processor's, or a digest of Python."""
+    shape: tuple[int, int, int]
+    """Channels, height and width."""
+    title: str
+    """The settings in a few words, for the record's conditions."""
+    normalisation: str
+    """Mean and standard deviation in a few words, for the record's conditions."""
+    resized: Callable[[Any], Any]
+    """From a PIL image to an array of `shape`, before normalisation."""
+    transform: Callable[[Any], Any]
     """The whole transform, from a PIL image to a normalised tensor."""
+    normalised: npt.NDArray[np.float32] | None
+    """Normalised value of each 8-bit value, per channel: float32 of shape (3, 256). None if the
+    transform has no 8-bit step: then `resized` gives its float32 values."""
 
     @classmethod
     def of(cls, settings: dict[str, Any]) -> Preprocessing:
-        """Build open_clip's transform for these settings."""
+        """Build open_clip's transform for its `PreprocessCfg` as a dictionary.
+
+        Raises:
+            DataError: this version of open_clip ends its transform otherwise.
+        """
         from open_clip.transform import PreprocessCfg, image_transform_v2
 
-        return cls(settings, image_transform_v2(PreprocessCfg(**settings), is_train=False))
+        transform = image_transform_v2(PreprocessCfg(**settings), is_train=False)
+        size = settings["size"]
+        height, width = (size, size) if isinstance(size, int) else size
+        whole = cls.of_transform(
+            transform,
+            {name: settings[name] for name in FIELDS},
+            f"{settings['resize_mode']} {settings['interpolation']} {width}x{height}",
+            (3, int(height), int(width)),
+        )
+        if whole.normalised is None:
+            raise DataError(
+                f"open_clip {version('open-clip-torch')} ends its transform in a way that skymark "
+                "does not know; use the pinned version"
+            )
+        return replace(whole, settings=settings)
+
+    @classmethod
+    def of_transform(
+        cls,
+        transform: Callable[[Any], Any],
+        settings: dict[str, Any],
+        title: str,
+        shape: tuple[int, int, int],
+    ) -> Preprocessing:
+        """Cut a transform before its last two steps, if these are torchvision's usual ones.
+
+        Args:
+            transform: from a PIL image to a tensor.
+            settings: what decides its result.
+            title: the settings in a few words.
+            shape: of the tensor.
+        """
+        steps = list(getattr(transform, "transforms", ()))
+        names = [type(step).__name__ for step in steps[-2:]]
+        if len(names) < 2 or names[0] not in TO_TENSOR or names[1] != "Normalize":
+            return cls(settings, shape, title, "its own", _as_floats(transform), transform, None)
+        *before, _, normalize = steps
+        mean, std = (tuple(map(float, one)) for one in (normalize.mean, normalize.std))
+
+        def resized(image: Any) -> Any:
+            for step in before:
+                image = step(image)
+            return np.asarray(image.convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
+
+        table = normalised_values(mean, std)
+        named = normalisation_of(mean, std)
+        return cls(settings, shape, title, named, resized, transform, table)
 
     @property
     def key(self) -> str:
-        """SHA-256 hex digest of the settings and library versions that decide the 8-bit pixels."""
+        """SHA-256 hex digest of the settings and library versions that decide the cached pixels."""
         libraries = {name: version(name) for name in ("pillow", "torchvision", "open-clip-torch")}
-        return digest_of([{name: self.settings[name] for name in FIELDS}, libraries])
+        own = self.settings
+        deciding = {name: own[name] for name in FIELDS} if own.keys() >= FIELDS else own
+        return digest_of([deciding, libraries])
 
     @property
-    def title(self) -> str:
-        """The settings in a few words, for the record's conditions."""
-        width, height = self.shape[2], self.shape[1]
-        return f"{self.settings['resize_mode']} {self.settings['interpolation']} {width}x{height}"
-
-    @property
-    def normalisation(self) -> str:
-        """Mean and standard deviation in a few words, for the record's conditions."""
-        return normalisation_of(self.mean, self.std)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width."""
-        size = self.settings["size"]
-        height, width = (size, size) if isinstance(size, int) else size
-        return 3, int(height), int(width)
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Per channel."""
-        return tuple(self.settings["mean"])
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Per channel."""
-        return tuple(self.settings["std"])
-
-    @property
-    def normalised(self) -> npt.NDArray[np.float32]:
-        """Normalised value of each 8-bit value, per channel: float32 of shape (3, 256).
-
-        Same operations as torchvision's ToTensor and Normalize, with IEEE 754 rounding.
-        """
-        values = np.arange(256, dtype=np.float32) / np.float32(255)
-        mean, std = (np.array(one, np.float32)[:, None] for one in (self.mean, self.std))
-        return (values - mean) / std
+    def dtype(self) -> Literal["uint8", "float32"]:
+        """Type of the cached pixels."""
+        return "float32" if self.normalised is None else "uint8"
 
     def pixels(self, data: bytes, name: str) -> Pixels:
-        """Decode, resize and crop an image to 8-bit pixels of `shape`.
+        """Decode, resize and crop an image to pixels of `shape`.
 
         Raises:
             DataError: it cannot be decoded.
         """
-        image = decoded(data, name)
-        for step in self._steps_before_tensor():
-            image = step(image)
-        return np.ascontiguousarray(np.asarray(image, dtype=np.uint8).transpose(2, 0, 1))
+        return np.ascontiguousarray(self.resized(decoded(data, name)), dtype=self.dtype)
 
     def reference(self, data: bytes, name: str) -> Any:
-        """Return an image's tensor from open_clip's own transform."""
+        """Return an image's tensor from the model's own transform."""
         return self.transform(decoded(data, name))
 
-    def _steps_before_tensor(self) -> list[Any]:
-        steps = list(self.transform.transforms)
-        *before, to_tensor, normalize = steps
-        names = [type(step).__name__ for step in (to_tensor, normalize)]
-        if names != ["MaybeToTensor", "Normalize"]:
-            raise DataError(
-                f"open_clip {version('open-clip-torch')} ends its transform with {names}, which "
-                "skymark does not know; use the pinned version"
-            )
-        return before
+
+def normalised_values(mean: Sequence[float], std: Sequence[float]) -> npt.NDArray[np.float32]:
+    """Return the normalised value of each 8-bit value, per channel: float32 of shape (3, 256).
+
+    Same operations as torchvision's ToTensor and Normalize, with IEEE 754 rounding.
+    """
+    values = np.arange(256, dtype=np.float32) / np.float32(255)
+    means, deviations = (np.array(one, np.float32)[:, None] for one in (mean, std))
+    table: npt.NDArray[np.float32] = (values - means) / deviations
+    return table
+
+
+def _as_floats(transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda image: transform(image).float().numpy()
 
 
 def decoded(data: bytes, name: str) -> Any:
@@ -156,6 +191,7 @@ class MapIndex(Frozen):
     """Images, channels, height and width."""
     checksums: tuple[Count, ...]
     """CRC-32 of each image's pixels."""
+    dtype: Literal["uint8", "float32"] = "uint8"
 
 
 class Decoding(Frozen):
@@ -166,18 +202,47 @@ class Decoding(Frozen):
     time_ns: Count
 
 
+class UndecodedPixels:
+    """Pixels of a split whose features are known: decoded only where the oracle looks."""
+
+    def __init__(self, read: Callable[[int], Pixels], count: int, images_digest: str) -> None:
+        """Take the reader of one image's pixels, their number, and the digest of all pixels."""
+        self._read, self._count = read, count
+        self.images_digest = images_digest
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return self._count
+
+    def take_decode_ns(self) -> None:
+        """Return None: no cell decoded them."""
+
+    def read(self, start: int, stop: int) -> Pixels:
+        """Decode consecutive images.
+
+        Raises:
+            DataError: one cannot be decoded.
+        """
+        return np.stack([self._read(number) for number in range(start, min(stop, self._count))])
+
+
 class PixelMap:
-    """8-bit pixels of a split, read in place and verified by checksums."""
+    """Pixels of a split, read in place and verified by checksums."""
 
     def __init__(self, directory: Path, index: MapIndex) -> None:
         self.directory = directory
         self.index = index
-        self._pixels = np.memmap(directory / DATA_FILE, np.uint8, mode="r", shape=index.shape)
+        self._pixels = np.memmap(directory / DATA_FILE, index.dtype, mode="r", shape=index.shape)
         self._checked: npt.NDArray[np.bool_] = np.zeros(index.shape[0], bool)
 
     def __len__(self) -> int:
         """The number of images."""
         return self.index.shape[0]
+
+    @property
+    def images_digest(self) -> str:
+        """SHA-256 hex digest of the checksums of all pixels in order."""
+        return digest_of(list(self.index.checksums))
 
     def take_decode_ns(self) -> int | None:
         """Return the time of decoding in ns to the first cell that asks.

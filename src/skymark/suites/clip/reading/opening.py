@@ -88,6 +88,9 @@ def open_split(
                 samples = _read(source, directory, split, task, skip_damaged=skip_damaged)
             if skip_damaged:
                 samples = without_damaged(samples)
+            with readable(directory):
+                content = {"content_digest": samples.digest_of_content()}
+            samples = samples.model_copy(update=content)
             write_whole(index, samples.model_dump_json().encode(), durable=False)
     opened = OpenedSplit(
         source=source, split=split, directory=directory, samples=samples, skips=skip_damaged
@@ -198,7 +201,9 @@ def reread(opened: OpenedSplit, file: int) -> tuple[Samples, Samples]:
         return again, samples.of_file(file)
     task = "image_caption_selection" if samples.captions else "zeroshot_classification"
     again = _read(opened.source, opened.directory, opened.split, task, skip_damaged=opened.skips)
-    return _without_places(again, skipped), samples.model_copy(update={"left_out": ()})
+    return _without_places(again, skipped), samples.model_copy(
+        update={"left_out": (), "content_digest": ""}
+    )
 
 
 def _without_places(samples: Samples, skipped: Mapping[Place, LeftOut]) -> Samples:

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,6 +118,8 @@ class Samples(Frozen):
     """Texts of each instance."""
     left_out: tuple[LeftOut, ...] = ()
     """Skipped damaged elements."""
+    content_digest: str = ""
+    """Digest of all encoded images in order, from `digest_of_content`; empty until it is known."""
 
     def __len__(self) -> int:
         """The number of images."""
@@ -130,6 +134,23 @@ class Samples(Frozen):
     def labels_digest(self) -> str:
         """SHA-256 hex digest of all labels and captions, in order."""
         return digest_of([self.labels, self.multilabels, self.captions])
+
+    def digest_of_content(self) -> str:
+        """Return a digest of all encoded images in order; equal ones are the same images.
+
+        BLAKE2b (RFC 7693) of 16 bytes, as hex.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        digest = blake2b(digest_size=16)
+        for file, places in groupby(self.places, lambda place: place.file):
+            with Path(self.files[file].path).open("rb") as opened:
+                for place in places:
+                    opened.seek(place.offset)
+                    digest.update(b"%d " % place.size)
+                    digest.update(opened.read(place.size))
+        return digest.hexdigest()
 
     def read(self, index: int) -> bytes:
         """Return the encoded bytes of an image."""

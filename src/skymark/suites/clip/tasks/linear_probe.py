@@ -16,7 +16,7 @@ import numpy as np
 
 from skymark.model.errors import DataError
 from skymark.suites.clip.specification import LinearProbe
-from skymark.suites.clip.tasks.zero_shot import TOP, single_label_metrics
+from skymark.suites.clip.tasks.zero_shot import TOP, Scores, single_label_metrics
 
 LARGEST_STEP = 8
 """First distance of the search around the best weight decay; halved until it is 0."""
@@ -84,7 +84,7 @@ def probe(
     seed: int,
     *,
     autocast: bool = False,
-) -> dict[str, float]:
+) -> Scores:
     """Train a linear classifier, and return its metrics on the test images.
 
     Args:
@@ -111,11 +111,11 @@ def probe(
         if settings.fewshot_k < 0:
             final = Trainer(chosen.joined(val), classes, settings, seed, autocast)
     logits = final.logits(weight_decay, test)
-    metrics = single_label_metrics(logits, test.labels)
-    found = {f"lp_{name}": value for name, value in metrics.items()}
+    scores = single_label_metrics(logits, test.labels)
+    found = {f"lp_{name}": value for name, value in scores.metrics.items()}
     if int(test.labels.max()) < TOP:
         found.pop("lp_acc5", None)
-    return {**found, "weight_decay": weight_decay}
+    return Scores({**found, "weight_decay": weight_decay}, scores.parts)
 
 
 @dataclass(frozen=True)

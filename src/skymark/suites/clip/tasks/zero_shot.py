@@ -12,9 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from skymark.model.errors import UsageError
+from skymark.suites.clip.tasks.outcomes import (
+    parts_of_class_recall,
+    parts_of_texts,
+    pseudo_values_of_precision,
+)
+
+
+class Scores(NamedTuple):
+    """Metrics of a task, and each image's part of them."""
+
+    metrics: dict[str, float]
+    parts: dict[str, Any]
+    """Columns of the samples: an array with a value per image or instance."""
+
 
 ROWS = 1024
 """Queries per comparison, so that memory does not grow with their number."""
@@ -35,7 +49,7 @@ def compared(queries: Any, others: Any) -> Iterator[tuple[int, Any]]:
 
 def retrieval_metrics(
     image_features: Any, text_features: Any, image_of_text: Any, recall_k: Sequence[int]
-) -> dict[str, float]:
+) -> Scores:
     """Return the recall of images and of texts at each k.
 
     Args:
@@ -56,16 +70,22 @@ def retrieval_metrics(
     of_images = _recalls(texts, images, image_of_text, numbers, recall_k)
     of_texts = _recalls(images, texts, numbers, image_of_text, recall_k)
     metrics: dict[str, float] = {}
+    parts: dict[str, Any] = {}
+    own = image_of_text.cpu().numpy()
     for k in recall_k:
-        metrics[f"image_retrieval_recall@{k}"] = of_images[k]
-        metrics[f"text_retrieval_recall@{k}"] = of_texts[k]
-    return metrics
+        metrics[f"image_retrieval_recall@{k}"] = float(of_images[k].mean())
+        metrics[f"text_retrieval_recall@{k}"] = float(of_texts[k].mean())
+        parts[f"image_hit_{k}"] = parts_of_texts(of_images[k], own, len(images))
+        parts[f"text_hit_{k}"] = of_texts[k]
+    fewest = min(recall_k)
+    parts["score_part"] = (parts[f"image_hit_{fewest}"] + parts[f"text_hit_{fewest}"]) / 2
+    return Scores(metrics, parts)
 
 
 def _recalls(
     queries: Any, results: Any, of_query: Any, of_result: Any, recall_k: Sequence[int]
-) -> dict[int, float]:
-    """Return the share of queries with a match among the first k results, by k.
+) -> dict[int, Any]:
+    """Return whether each query has a match among the first k results: bool arrays by k.
 
     Args:
         queries: of shape (queries, dimensions).
@@ -74,17 +94,19 @@ def _recalls(
         of_result: int64 of shape (results,): the image of each result.
         recall_k: numbers of results.
     """
-    found = dict.fromkeys(recall_k, 0)
+    import torch
+
+    found: dict[int, list[Any]] = {k: [] for k in recall_k}
     for start, scores in compared(queries, results):
         own = of_query[start : start + len(scores), None]
         for k in recall_k:
             # Not the first k of a larger k: results at equal distance have another order there.
             hits = of_result[scores.topk(k, dim=1).indices] == own
-            found[k] += int(hits.any(dim=1).sum())
-    return {k: count / len(queries) for k, count in found.items()}
+            found[k].append(hits.any(dim=1))
+    return {k: torch.cat(each).cpu().numpy() for k, each in found.items()}
 
 
-def selection_metrics(image_features: Any, text_features: Any) -> dict[str, float]:
+def selection_metrics(image_features: Any, text_features: Any) -> Scores:
     """Return the share of instances with all images, all texts, and both right.
 
     Args:
@@ -99,12 +121,16 @@ def selection_metrics(image_features: Any, text_features: Any) -> dict[str, floa
     own = torch.arange(pairs, device=scores.device)
     text_right = (scores.argmax(dim=2)[:, :pairs] == own).all(dim=1)
     image_right = (scores.argmax(dim=1)[:, :pairs] == own).all(dim=1)
+    parts = {"image_right": image_right, "text_right": text_right}
+    parts["both_right"] = parts["score_part"] = image_right & text_right
+    held = {name: part.cpu().numpy() for name, part in parts.items()}
     count = len(scores)
-    return {
-        "image_acc": int(image_right.sum()) / count,
-        "text_acc": int(text_right.sum()) / count,
-        "acc": int((image_right & text_right).sum()) / count,
+    metrics = {
+        "image_acc": int(held["image_right"].sum()) / count,
+        "text_acc": int(held["text_right"].sum()) / count,
+        "acc": int(held["both_right"].sum()) / count,
     }
+    return Scores(metrics, held)
 
 
 LOGIT_SCALE = 100.0
@@ -143,7 +169,7 @@ def logits_of(image_features: Any, classifier: Any) -> Any:
     return torch.cat(parts)
 
 
-def single_label_metrics(logits: Any, labels: Any) -> dict[str, float]:
+def single_label_metrics(logits: Any, labels: Any) -> Scores:
     """Return acc1, acc5 from five classes on, and the mean recall of the classes that occur."""
     import torch
 
@@ -156,7 +182,30 @@ def single_label_metrics(logits: Any, labels: Any) -> dict[str, float]:
     right = torch.bincount(labels[logits.argmax(dim=1) == labels], minlength=classes).double()
     there = torch.bincount(labels, minlength=classes)
     metrics["mean_per_class_recall"] = float((right[there > 0] / there[there > 0]).mean())
-    return metrics
+    return Scores(metrics, _parts_of_classification(logits, labels, hits))
+
+
+def _parts_of_classification(logits: Any, labels: Any, hits: Any) -> dict[str, Any]:
+    predicted, own = logits.argmax(dim=1).cpu().numpy(), labels.cpu().numpy()
+    correct = hits[:, 0].cpu().numpy()
+    parts = {"predicted": predicted, "label": own, "correct": correct, "score_part": correct}
+    if logits.shape[1] >= TOP:
+        parts["correct_5"] = hits.any(dim=1).cpu().numpy()
+    parts["class_recall_part"] = parts_of_class_recall(predicted == own, own)
+    return parts
+
+
+def multilabel_metrics(logits: Any, labels: Any) -> tuple[Scores, Any]:
+    """Return the mean average precision, and the average precision of each class.
+
+    Args:
+        logits: of shape (images, classes).
+        labels: ones and zeros of the same shape.
+    """
+    precisions = average_precisions(logits, labels)
+    parts = pseudo_values_of_precision(logits.cpu().numpy(), labels.cpu().numpy())
+    metrics = {"mean_average_precision": float(precisions.mean())}
+    return Scores(metrics, {"precision_part": parts, "score_part": parts}), precisions
 
 
 def class_scores(predicted: Any, labels: Any, classes: int) -> list[ClassScore]:

@@ -27,6 +27,7 @@ class Small:
 
     key = "small"
     shape = (3, 8, 8)
+    dtype = "uint8"
 
     def pixels(self, data, name):
         image = decoded(data, name).resize((8, 8))
