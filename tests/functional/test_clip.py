@@ -112,7 +112,22 @@ def test_models_are_scored_on_their_data_sets_alone_and_beside_others(tmp_path):
     status = skymark(tmp_path, "clip", "status", "run")
     assert status.stdout.splitlines()[-1] == "10 pairs: 10 done"
     table = skymark(tmp_path, "clip", "table", "run", "--sheet", "retrieval", "--format", "csv")
-    assert table.stdout.startswith("model,captions image R@5,captions text R@5\n")
+    assert table.stdout.startswith(
+        "model,captions image R@5,captions image R@5 low,captions image R@5 high,captions text R@5,"
+    )
+
+    kept = ("clip", "run", "--models", models[1], "--datasets", "./colours", "--features", "kept")
+    (tmp_path / "prompts.json").write_text(json.dumps({"colours": ["{c}, painted"]}))
+    for name, more in (("first", ()), ("second", ("--template-file", "prompts.json"))):
+        done = skymark(tmp_path, *kept, *more, "--output", name)
+        assert done.returncode == 0, done.stderr
+    encoded = [
+        open_run(tmp_path / name).records[0].conditions["pixels"] for name in ("first", "second")
+    ]
+    assert encoded == ["computed", "kept features"]
+    across = ("compare", "first", "second", "--across", "cells", "--gate")
+    compared = skymark(tmp_path, *across)
+    assert compared.returncode == 0, compared.stdout + compared.stderr
 
     out = skymark(tmp_path, "export", "run", "--to", "clip-benchmark", "--output", "json")
     assert out.returncode == 0, out.stderr

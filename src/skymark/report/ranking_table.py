@@ -48,6 +48,11 @@ class Row:
         return self.place.first == 1
 
 
+MOST_PAIRED = 30
+"""Records that are ranked by the outcomes of elements; of more, by their intervals, which is
+quick."""
+
+
 def ranked(
     records: Sequence[Record], declaration: Declaration, directory: Path | None = None
 ) -> list[Row]:
@@ -73,7 +78,8 @@ def ranked(
     values = [values_of(record, metric) for record, _ in good]
     by_element = None
     if metric.outcome is not None:
-        by_element = ByElement(declaration, directory, directory, practical=0.0)
+        paired = directory if len(good) <= MOST_PAIRED else None
+        by_element = ByElement(declaration, paired, paired, practical=0.0)
 
     def compared(one: int, other: int) -> Difference:
         if by_element is None:

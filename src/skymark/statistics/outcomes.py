@@ -7,6 +7,7 @@ tells more than two separate intervals.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.metric import Figure, Metric
@@ -39,10 +40,8 @@ def interval_of(value: float, outcomes: Outcomes) -> Figure:
         value: the figure, which is the outcomes' mean up to rounding.
         outcomes: of shape (elements,).
     """
-    from scipy.special import ndtri
-
     count = len(outcomes)
-    z = float(ndtri((1 + CONFIDENCE) / 2))
+    z = _normal_quantile()
     if count < 2:
         return Figure(value=value)
     if not is_binary(outcomes):
@@ -53,6 +52,13 @@ def interval_of(value: float, outcomes: Outcomes) -> Figure:
     centre = (share + z**2 / (2 * count)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return Figure(value=value, low=max(0.0, centre - half), high=min(1.0, centre + half))
+
+
+@cache
+def _normal_quantile() -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + CONFIDENCE) / 2))
 
 
 def is_binary(outcomes: Outcomes) -> bool:
@@ -133,7 +139,7 @@ def apart(candidate: Figure, reference: Figure, metric: Metric, practical: float
     The error of the change is that of independent samples, which is too large for the same
     elements: a verdict holds, and more of them stay inconclusive.
     """
-    from scipy.special import ndtr, ndtri
+    from scipy.special import ndtr
 
     change = candidate.value - reference.value
     widths = [
@@ -145,7 +151,7 @@ def apart(candidate: Figure, reference: Figure, metric: Metric, practical: float
         verdict = Verdict.INCONCLUSIVE if change else Verdict.NO_DIFFERENCE
         return Difference(ratio=_ratio(reference.value, change), verdict=verdict)
     half = math.hypot(*known)
-    z = float(ndtri((1 + CONFIDENCE) / 2))
+    z = _normal_quantile()
     better = (change > 0) == (metric.better == "higher")
     margin = practical * abs(reference.value)
     verdict = Verdict.INCONCLUSIVE

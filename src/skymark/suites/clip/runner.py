@@ -24,6 +24,7 @@ from skymark.suites.clip.metrics import (
     score_of,
 )
 from skymark.suites.clip.models.own_weights import conditions_of
+from skymark.suites.clip.pixels.preprocessing import UndecodedPixels
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_split
 from skymark.suites.clip.scoring import Opened, Outcome, Scorer
@@ -232,6 +233,14 @@ def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]
     }
 
 
+def _pixels_of(outcome: Outcome) -> str:
+    """Return where the features of the images come from, for the record's conditions."""
+    if outcome.work.images:
+        return "computed"
+    kept = all(isinstance(one.pixels, UndecodedPixels) for one in outcome.scored.splits)
+    return "kept features" if kept else "features of an earlier cell"
+
+
 def _conditions(
     specification: ClipSpecification, outcome: Outcome, encoder: Encoder
 ) -> dict[str, Setting]:
@@ -246,7 +255,7 @@ def _conditions(
         "normalisation": loaded.preprocessing.normalisation,
         "tokenizer": tokenizer_title(loaded.tokenizer),
         **conditions_of(specification.model, activations_of(encoder.network)),
-        "pixels": "computed" if outcome.work.images else "features of an earlier cell",
+        "pixels": _pixels_of(outcome),
         "text_tail": "dropped" if encoder.drops_tail else "kept",
         "device": encoder.device.type,
         **outcome.scored.conditions,

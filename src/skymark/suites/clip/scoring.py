@@ -171,11 +171,11 @@ class Scorer:
         from skymark.suites.clip.encoding.features import FeatureFacts
 
         weights = specification.model.weights
-        own = weights_digest if specification.model.kind == "python" else weights.sha256
+        own = weights_digest if specification.model.library == "python" else weights.sha256
         digest = own or weights_digest
         if self._store is None or digest is None:
             return None
-        if specification.model.kind == "python" and weights_digest == weights.sha256:
+        if specification.model.library == "python" and weights_digest == weights.sha256:
             return None  # the tensors that the function makes are not known yet
         return FeatureFacts.of(specification, digest, preprocessing, split)
 

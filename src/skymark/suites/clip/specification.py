@@ -123,8 +123,8 @@ class ModelConfiguration(Frozen):
 class Model(Frozen):
     """An architecture with its weights."""
 
-    kind: Literal["open_clip", "transformers", "python"] = "open_clip"
-    """Library that builds it, or the user's own Python."""
+    library: Literal["open_clip", "transformers", "python"] = "open_clip"
+    """Library that builds it; ``python`` is the user's own file."""
     architecture: str
     """Name in open_clip, such as ``ViT-B-32``; name of a folder, repository or Python function."""
     weights: Weights
@@ -135,9 +135,9 @@ class Model(Frozen):
     def reference(self) -> str:
         """Name for the command line, with the path of a file."""
         weights = self.weights
-        if self.kind == "python":
+        if self.library == "python":
             return f"{weights.file}:{self.architecture}"
-        if self.kind == "transformers":
+        if self.library == "transformers":
             return f"transformers:{weights.name}"
         if weights.folder is not None:
             return f"local-dir:{weights.folder}"
@@ -163,7 +163,7 @@ class Model(Frozen):
         self, plain: SerializerFunctionWrapHandler
     ) -> dict[str, JsonValue]:
         """Leave the default out, so that cells have the hashes that they had before it."""
-        content = left_out(plain(self), kind="open_clip", configuration=None)
+        content = left_out(plain(self), library="open_clip", configuration=None)
         if not self.pixels.given:
             del content["pixels"]
         return content

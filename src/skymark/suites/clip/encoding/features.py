@@ -53,7 +53,7 @@ class FeatureFacts:
     ) -> FeatureFacts:
         """Return the facts of a split for a cell's model."""
         model = specification.model
-        own = [model.kind, model.architecture, model.pixels.given]
+        own = [model.library, model.architecture, model.pixels.given]
         configuration = None if model.configuration is None else model.configuration.sha256
         libraries = ("torch", "open_clip_torch", "transformers")
         return cls(

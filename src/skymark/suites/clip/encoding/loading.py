@@ -29,7 +29,7 @@ from skymark.suites.clip.encoding.other_models import (
     state_digest,
 )
 from skymark.suites.clip.encoding.states import StateReader
-from skymark.suites.clip.models.choosing import digest_of_folder
+from skymark.suites.clip.models.choosing import configuration_in, digest_of_folder
 from skymark.suites.clip.models.own_weights import HUB_CONFIGURATION
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
 from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
@@ -219,7 +219,7 @@ class LoadedModel:
         try:
             with torch.random.fork_rng(devices=()):
                 torch.manual_seed(self.seed)
-                if self.specification.kind == "open_clip":
+                if self.specification.library == "open_clip":
                     open_clip.create_model(
                         self.specification.open_clip_name, load_weights=False, pretrained_text=False
                     )
@@ -239,8 +239,13 @@ def configuration_of(model: Model) -> dict[str, Any]:
 
     if model.configuration is not None:
         check_file(Path(model.configuration.path), model.configuration.sha256)
-        if model.architecture not in open_clip.list_models():
-            open_clip.add_model_config(model.configuration.path)
+        open_clip.add_model_config(model.configuration.path)
+        own = configuration_in(Path(model.configuration.path))
+        if open_clip.get_model_config(model.architecture) != own:
+            raise DataError(
+                f"another file has an architecture {model.architecture}; rename "
+                f"{model.configuration.path}"
+            )
     found: dict[str, Any] | None
     try:
         found = open_clip.get_model_config(model.open_clip_name)
@@ -276,7 +281,7 @@ def preprocessing_of(model: Model) -> Preprocessing:
 
     from open_clip.transform import PreprocessCfg, merge_preprocess_dict
 
-    if model.kind != "open_clip":
+    if model.library != "open_clip":
         return other_model(model).preprocessing
     configuration = configuration_of(model)
     tagged = (
@@ -321,7 +326,7 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     os.environ.pop(RUNS_CODE, None)
     os.environ[RUNS_NO_CODE] = "1"
     check_weights(model)
-    if model.kind != "open_clip":
+    if model.library != "open_clip":
         return _other(model, device, seed)
     configuration = configuration_of(model)
     check_tag(model, configuration)
@@ -372,7 +377,7 @@ def _other(model: Model, device: Any, seed: int) -> LoadedModel:
     torch.manual_seed(seed)
     other = other_model(model)
     forget_other_models()
-    own = model.weights.sha256 if model.kind == "transformers" else None
+    own = model.weights.sha256 if model.library == "transformers" else None
     return LoadedModel(
         specification=model,
         network=other.network.requires_grad_(requires_grad=False).to(device),

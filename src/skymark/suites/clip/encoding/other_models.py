@@ -44,7 +44,7 @@ def other_model(model: Model) -> OtherModel:
         DataError: it cannot be loaded, or lacks a part.
         LibraryAbsentError: transformers is not installed here.
     """
-    return _of_transformers(model) if model.kind == "transformers" else _of_python(model)
+    return _of_transformers(model) if model.library == "transformers" else _of_python(model)
 
 
 def forget_other_models() -> None:

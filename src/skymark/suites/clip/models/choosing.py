@@ -88,7 +88,7 @@ def architecture_of(model: Model) -> Architecture | None:
     if model.configuration is not None:
         content = configuration_in(Path(model.configuration.path))
         return Architecture(quick_gelu=bool(content.get("quick_gelu", False)), sizes=None)
-    if model.kind != "open_clip" or model.weights.folder or model.weights.hub:
+    if model.library != "open_clip" or model.weights.folder or model.weights.hub:
         return None
     return registry().architectures.get(model.architecture)
 
@@ -293,7 +293,7 @@ def _of_prefix(prefix: str, address: str) -> ChosenModel:
     Raises:
         UsageError: the folder lacks its configuration or weights, or the name is invalid.
     """
-    kind: Literal["open_clip", "transformers"] = (
+    library: Literal["open_clip", "transformers"] = (
         "transformers" if prefix == "transformers" else "open_clip"
     )
     folder = Path(address)
@@ -305,7 +305,9 @@ def _of_prefix(prefix: str, address: str) -> ChosenModel:
         return ChosenModel(
             name=f"{prefix}:{address}",
             model=Model(
-                kind=kind, architecture=address.rpartition("/")[2], weights=Weights(hub=address)
+                library=library,
+                architecture=address.rpartition("/")[2],
+                weights=Weights(hub=address),
             ),
             sizes=None,
             notes=(f"{prefix}:{address}: the repository decides preprocessing and tokenizer",),
@@ -321,7 +323,7 @@ def _of_prefix(prefix: str, address: str) -> ChosenModel:
     return ChosenModel(
         name=name,
         model=Model(
-            kind=kind,
+            library=library,
             architecture=folder.resolve().name,
             weights=Weights(folder=os.path.realpath(folder), sha256=digest),
         ),
@@ -351,7 +353,7 @@ def _of_python(path: Path, function: str) -> ChosenModel:
     return ChosenModel(
         name=name,
         model=Model(
-            kind="python",
+            library="python",
             architecture=function,
             weights=Weights(file=os.path.realpath(path), sha256=digest),
         ),

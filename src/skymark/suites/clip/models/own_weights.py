@@ -103,12 +103,12 @@ def with_families(
 
 def _needs_family(model: Model) -> bool:
     """Whether a model is a file of weights, which says nothing of its preprocessing."""
-    return model.kind == "open_clip" and model.weights.file is not None
+    return model.library == "open_clip" and model.weights.file is not None
 
 
 def _with_pixels(chosen: ChosenModel, pixels: PixelOptions) -> ChosenModel:
     options = " ".join(PIXEL_OPTIONS[name] for name in pixels.given)
-    if chosen.model.kind != "open_clip":
+    if chosen.model.library != "open_clip":
         raise UsageError(
             f"{options}: {chosen.name} has preprocessing of its own, not open_clip's; change it "
             "there, or score this model in another run"
@@ -179,7 +179,7 @@ def conditions_of(model: Model, activations: Mapping[str, int]) -> dict[str, str
     weights = model.weights
     own = "".join(f" {PIXEL_OPTIONS[name]}" for name in model.pixels.given)
     if not _needs_family(model):
-        named = has if model.kind == "open_clip" else " ".join(activations) or "unknown"
+        named = has if model.library == "open_clip" else " ".join(activations) or "unknown"
         return {"preprocessing_of": f"{weights.name}{own}", "activation": named}
     source = f"{weights.preprocessing_of or OPEN_CLIP_DEFAULT}{own}"
     told = activation_in(model) or activation_in_name(model)

@@ -127,7 +127,7 @@ def check_activation(specification: ClipSpecification, encoder: Encoder) -> None
 
     model = specification.model
     quick: bool | None = None
-    if model.kind == "open_clip" and model.weights.file is not None:
+    if model.library == "open_clip" and model.weights.file is not None:
         told = activation_in(model)
         quick = None if told is None else told.quick
     elif model.weights.tag is not None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skymark.model.metric import Metric
+from skymark.statistics.difference import Verdict, corrected
+from skymark.statistics.outcomes import difference_in_outcomes
 from skymark.suites.clip.tasks.outcomes import (
     parts_of_class_recall,
     parts_of_texts,
@@ -55,3 +58,45 @@ def test_parts_of_texts_average_to_the_share_of_texts():
     found = parts_of_texts(hits, np.array([0, 0, 1, 2, 2]), 4)
     assert found.mean() == pytest.approx(hits.mean())
     assert found[3] == 0
+
+
+def mean_precision_sides(random):
+    """Return the parts of the mean average precision of two equal models on the same images."""
+    relevant = (random.random((300, 5)) < 0.2).astype(int)
+    one, other = (random.normal(size=(300, 5)) + relevant for _ in range(2))
+
+    def drawn():
+        swapped = random.random(300)[:, None] < 0.5
+        sides = np.where(swapped, one, other), np.where(swapped, other, one)
+        return [pseudo_values_of_precision(side, relevant) for side in sides]
+
+    return drawn
+
+
+def recall_sides(random):
+    """Return the parts of a recall of texts, five of each image."""
+    image_of_text = np.repeat(np.arange(300), 5)
+    easy = random.random(300)
+    one, other = (random.random((300, 5)) < easy[:, None] for _ in range(2))
+
+    def drawn():
+        swapped = random.random(300)[:, None] < 0.5
+        sides = np.where(swapped, one, other), np.where(swapped, other, one)
+        return [parts_of_texts(side.ravel(), image_of_text, 300) for side in sides]
+
+    return drawn
+
+
+@pytest.mark.parametrize("sides", [mean_precision_sides, recall_sides])
+def test_of_equal_models_swapped_by_image_few_are_better_after_correction(sides):
+    random = np.random.default_rng(11)
+    cells = [sides(random) for _ in range(5)]
+    metric = Metric(name="m", heading="m", better="higher", scale="exact", outcome="part")
+    better = total = 0
+    for _ in range(200):
+        found = corrected(
+            [difference_in_outcomes(*drawn(), metric, practical=0.0) for drawn in cells]
+        )
+        better += sum(one.verdict is Verdict.BETTER for one in found)
+        total += len(found)
+    assert better / total <= 0.01
