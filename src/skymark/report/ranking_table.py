@@ -70,7 +70,8 @@ def ranked(
     good = [
         (record, record.metrics[metric.name])
         for record in records
-        if record.status is Status.OK and metric.name in record.metrics and not record.disturbed
+        if record.status is Status.OK and metric.name in record.metrics
+        if not _is_disturbed(record, metric)
     ]
     good.sort(key=lambda pair: pair[1].value, reverse=metric.better == "higher")
     if not good:
@@ -174,9 +175,14 @@ def not_ranked(records: Sequence[Record], declaration: Declaration) -> list[Reco
         and (
             declaration.stand_in in record.metrics
             if declaration.primary not in record.metrics
-            else record.disturbed
+            else _is_disturbed(record, declaration.primary_metric)
         )
     ]
+
+
+def _is_disturbed(record: Record, metric: Metric) -> bool:
+    """Whether others may have changed a record's figure; a figure that is exact does not vary."""
+    return record.disturbed and metric.scale != "exact"
 
 
 def why_not_ranked(records: Sequence[Record], declaration: Declaration) -> str:

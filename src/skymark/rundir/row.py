@@ -194,10 +194,7 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
     table = {
         "round": pa.array(numbers, pa.int16()),
         "taken_share": pa.array([taken[number] for number in numbers], pa.float32()),
-    } | {
-        name: pa.array(column(name)).cast(types[kind])
-        for name, kind in columns.items()
-    }
+    } | {name: pa.array(column(name)).cast(types[kind]) for name, kind in columns.items()}
     buffer = pa.BufferOutputStream()
     pq.write_table(pa.table(table), buffer, compression="zstd")
     data: bytes = buffer.getvalue().to_pybytes()
