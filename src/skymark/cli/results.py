@@ -142,7 +142,7 @@ def compare(
         DIFFERENCE,
         Parameter(
             help="Smallest relative difference that counts; 0.05 is 5 %. [default: 0.05; for the "
-            "two runs of `run --against` 0.02]"
+            "two runs of `run --against`, and for figures over elements, 0.02]"
         ),
     ] = None,
     gate: Annotated[

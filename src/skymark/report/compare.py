@@ -89,6 +89,8 @@ class Comparison(Frozen):
     noun: str = "adapter"
     """The word for an adapter in tables."""
     practical: float
+    practical_of_elements: float | None = None
+    """Of figures that are means over elements; null if the comparison has none."""
     in_pairs: bool = False
     """Whether the two are sides of one measurement in pairs (`skymark run --against`)."""
     metrics: tuple[Metric, ...]
@@ -101,6 +103,16 @@ class Comparison(Frozen):
     only."""
     differs: tuple[str, ...]
     """In what the runs differ though they could be compared, in words."""
+
+    @property
+    def margin(self) -> str:
+        """The smallest relative difference that counts, in words."""
+        own, usual = self.practical_of_elements, f"a difference counts from {self.practical:.0%} on"
+        if own is None or own == self.practical:
+            return usual
+        others = all(one.outcome is not None for one in self.metrics)
+        of_own = f"a difference counts from {own:.0%} on"
+        return of_own if others else f"{usual}, of figures over elements from {own:.0%}"
 
     @property
     def compared(self) -> int:
@@ -181,6 +193,7 @@ def compare_runs(
         after=after.manifest.run_id,
         noun=noun_of(after.declaration),
         practical=practical,
+        practical_of_elements=by_element if any(one.outcome for one in metrics) else None,
         in_pairs=in_pairs,
         metrics=metrics,
         cells=tuple(

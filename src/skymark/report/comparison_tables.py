@@ -60,7 +60,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     if comparison.unjudged:
         named = (f"{id} ({reason})" for id, reason in comparison.unjudged.items())
         console.print(Text(f"cannot be judged: {plain(', '.join(named))}", style="bold red"))
-    margin = f"a difference counts from {comparison.practical:.0%} on"
+    margin = comparison.margin
     console.print(Text(f"{counts(comparison) or 'nothing was measured in both'}  ({margin})"))
     if comparison.in_pairs:
         console.print(Text(_pairs(comparison), style="dim"))
@@ -202,7 +202,7 @@ def _head(comparison: Comparison, changed: int) -> Iterator[str]:
     found = counts(comparison) or "nothing was measured in both"
     yield (
         f"{_field(comparison.before)} → {_field(comparison.after)}: {markdown(found)} "
-        f"(a difference counts from {comparison.practical:.0%} on)"
+        f"({comparison.margin})"
     )
     remarks = comparison.differs[:MOST_REMARKS]
     if remarks:

@@ -75,10 +75,9 @@ class ClipOptions(PlanOptions):
             name="--models",
             group=WHAT,
             metavar="NAME...",
-            help="Models: ARCHITECTURE:TAG of open_clip, ARCHITECTURE:./FILE.pt for your own, "
-            "local-dir:FOLDER, hf-hub:OWNER/NAME, transformers:FOLDER or OWNER/NAME, "
-            "./FILE.py:FUNCTION, ./ARCHITECTURE.json:./FILE.pt, globs such as `ViT-B-*:laion2b*`, "
-            "a .txt file with a name per line, or all.",
+            help="Models: ARCHITECTURE:TAG of open_clip, ARCHITECTURE:./FILE.pt, local-dir:FOLDER, "
+            "hf-hub:OWNER/NAME, transformers:FOLDER, ./FILE.py:FUNCTION, a glob, a .txt file of "
+            "names, or all.",
         ),
     ] = ()
     scenarios: Annotated[
@@ -310,7 +309,6 @@ def table(
 
     Examples:
       skymark clip table results/RUN-ID
-      skymark clip table results/RUN-ID --sheet classification --format csv
       skymark clip table results/RUN-ID --flips MODEL MODEL --output flips.html
     """
     if flips is not None:
