@@ -115,6 +115,8 @@ def judge(
 ) -> Judgements:
     """Return the judgement on each metric that both records of a pair have.
 
+    Figures of disturbed rounds are inconclusive.
+
     Args:
         pairs: a cell's record before and after.
         metrics: those that are compared.
@@ -156,6 +158,12 @@ def judge(
     if same_machine and not in_pairs:
         beside, common = _beside_others(own, pairs)
         found |= {key: agreed(found[key], other, both[key][-1]) for key, other in beside.items()}
+    disturbed = {before.cell.id for before, after in pairs if before.disturbed or after.disturbed}
+    found |= {
+        key: one.model_copy(update={"verdict": Verdict.INCONCLUSIVE})
+        for key, one in found.items()
+        if key[0] in disturbed and key in own
+    }
     confirmed = corrected(list(found.values()))
     confidence = confidence_of_next(confirmed)
     judged = {}

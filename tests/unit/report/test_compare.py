@@ -66,6 +66,14 @@ def test_noise_is_inconclusive(build: Build) -> None:
     assert found.count(Verdict.INCONCLUSIVE) == 2
 
 
+def test_figures_of_disturbed_rounds_are_inconclusive(build: Build) -> None:
+    before, after = build("a"), build("b", numpy=1000, grain=2600)
+    records = tuple(one.model_copy(update={"disturbed": True}) for one in after.records)
+    found = compare_runs(before, replace(after, records=records))
+    assert found.count(Verdict.INCONCLUSIVE) == 2
+    assert not any(cell.metrics[0].difference.is_real for cell in found.cells)
+
+
 def test_the_practical_margin_decides_what_counts(build: Build) -> None:
     before, after = build("a", noise=0.001), build("b", numpy=1030, grain=2060, noise=0.001)
     assert compare_runs(before, after).count(Verdict.NO_DIFFERENCE) == 2
