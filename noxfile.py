@@ -459,6 +459,12 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def watch(session: nox.Session) -> None:
+    """Compare the verdicts on 24 planted loops with their answers: nox -s watch -- torch-tail."""
+    session.run("python", "-m", "tests.planted_loops", *session.posargs)
+
+
+@nox.session
 def microbench(session: nox.Session) -> None:
     """Measure skymark's own cost per batch and the null loader."""
     session.run("python", "-m", "pytest", "tests/benchmarks", "--benchmark-only", *session.posargs)

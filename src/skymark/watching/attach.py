@@ -12,13 +12,14 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import GeneratorType, ModuleType
+from types import GeneratorType, ModuleType, SimpleNamespace
 from typing import Any, Callable
 
 from skymark.watching.recorder import LOOP, Epoch, Recorder, recorder
 from skymark.watching.stages import FETCH, SAMPLE, StageClock
 
-Hook = Callable[[ModuleType], None]
+Hook = Callable[[Any], None]
+"""Changes a module after its import."""
 FIRST_IN_DETAIL = 2
 EVERY_IN_DETAIL = 16
 DETAIL_NS = 50_000
@@ -309,7 +310,7 @@ def _iterated(library: str, name: str, *methods: str) -> Hook:
 
         return iterate
 
-    def hook(module: ModuleType) -> None:
+    def hook(module: Any) -> None:
         for method in methods or ("__iter__",):
             _replace(getattr(module, name), method, make)
 
@@ -317,8 +318,24 @@ def _iterated(library: str, name: str, *methods: str) -> Hook:
 
 
 def _hook_grain(module: ModuleType) -> None:
+    """Count the iterators of Grain's data sets, whose classes each have their own `__iter__`."""
     for name in ("MapDataset", "IterDataset"):
+        base = getattr(module, name)
         _iterated("grain", name)(module)
+        base.__init_subclass__ = classmethod(_hooked_subclass(base))
+
+
+def _hooked_subclass(base: Any) -> Any:
+    own = base.__dict__.get("__init_subclass__")
+
+    def __init_subclass__(cls: Any, **named: Any) -> None:  # noqa: N807
+        if own is not None:
+            own.__func__(cls, **named)
+        else:
+            super(base, cls).__init_subclass__(**named)
+        _iterated("grain", cls.__name__)(SimpleNamespace(**{cls.__name__: cls}))
+
+    return __init_subclass__
 
 
 def _counted(watch: Recorder, epoch: Epoch, made: Any) -> Any:
@@ -427,7 +444,7 @@ def _staged_loads(pickler: Any) -> None:
 def _on(stage: str, *names: str, owner: str = "") -> Hook:
     """Return a hook that lets functions of a module, or of a class in it, count as a stage."""
 
-    def hook(module: ModuleType) -> None:
+    def hook(module: Any) -> None:
         _staged(getattr(module, owner) if owner else module, stage, *names)
 
     return hook

@@ -8,8 +8,8 @@ from typing import Any
 
 from skymark.watching.facts import Facts, StageCost
 
-NONE_BELOW = 0.05
-"""Share of the time from which waits count as a limit."""
+NONE_BELOW = 0.08
+"""Share of the time from which waits count as a limit: unpacking alone takes some milliseconds."""
 SMALL = 0.03
 """Share below which a further cause is not told."""
 MARGIN = 0.9
@@ -48,13 +48,16 @@ class Diagnosis:
     waiting: float
     """Part of the time in which the accelerator has nothing to do for want of data."""
     starting: float
-    """The part of it at starts of epochs."""
+    """The part of the whole time at starts of epochs; that of the only epoch counts here alone."""
     causes: tuple[Cause, ...]
     """The greatest first; "none" alone where the loader keeps up."""
 
 
 def diagnose(facts: Facts) -> Diagnosis:
     """Return the causes of a loop's waits in order of their share of its time."""
+    starting = min(facts.start_s / max(facts.elapsed_s, 1e-9), 1.0)
+    if facts.epochs == 1:  # the only start is the program's, whose share says little
+        facts = replace(facts, start_s=0.0, elapsed_s=facts.elapsed_s - facts.start_s)
     elapsed = max(facts.elapsed_s, 1e-9)
     waiting = min(facts.lost_s / elapsed, 1.0)
     causes = [
@@ -69,7 +72,7 @@ def diagnose(facts: Facts) -> Diagnosis:
         rate=facts.batches / elapsed,
         free_rate=facts.batches / max(elapsed - facts.lost_s, 1e-9),
         waiting=waiting,
-        starting=min(facts.start_s / elapsed, 1.0),
+        starting=starting,
         causes=tuple(causes) or (Cause("", "none", 0.0),),
     )
 
@@ -199,7 +202,7 @@ def _enough_workers(facts: Facts, step_s: float) -> int:
     by_cores = float(MOST_WORKERS)
     if facts.feed_cpu_s:
         by_cores = max(facts.cores * _making_s(facts) / max(facts.feed_cpu_s, 1e-9), 1)
-    return max(1, min(needed, math.ceil(by_cores), MOST_WORKERS))
+    return max(1, min(needed, round(by_cores), MOST_WORKERS))
 
 
 def _most_by_cores(facts: Facts, feed_cpu_s: float) -> float:

@@ -181,22 +181,24 @@ def _facts(
     rows = loop["rows"]
     elapsed_s = _elapsed_ns(rows) / 1e9
     seen: set[int] = set()
-    start_ns = cpu_ns = 0
+    start_ns = 0
     steady = []
-    for epoch, asked, arrived, cpu in rows:
+    for row in rows:
+        epoch, asked, arrived, _ = row
         if epoch < 0 or epoch not in seen:
             seen.add(epoch)
             start_ns += arrived - asked
         else:
-            steady.append(arrived - asked)
-            cpu_ns += cpu
+            steady.append(row)
     batches = sum(epoch >= 0 for epoch, *_ in rows)
     epochs = len({epoch for epoch, *_ in rows if epoch >= 0})
-    worst = sorted(steady, reverse=True)[: max(len(steady) // WORST, 1)]
+    waits = sorted((arrived - asked for _, asked, arrived, _ in steady), reverse=True)
+    worst = waits[: max(len(waits) // WORST, 1)]
     makers = helpers if helpers and loop["settings"].get("num_workers", 1) else [main]
-    wait_s = sum(steady) / 1e9
+    wait_s = sum(waits) / 1e9
     own_s = start_ns / 1e9 + wait_s
-    costs = _Costs(makers, main, loop, own_s, max(batches, 1))
+    own_cpu_s = _cpu_s(rows)
+    costs = _Costs(makers, main, loop, (own_s, own_cpu_s), max(batches, 1))
     span_s = max((main["last"]["time_ns"] - main["first"]["time_ns"]) / 1e9, 1e-9)
     rates = _rates(main, helpers, span_s)
     return Facts(
@@ -210,8 +212,8 @@ def _facts(
         elapsed_s=elapsed_s,
         start_s=start_ns / 1e9,
         wait_s=wait_s,
-        wait_cpu_s=cpu_ns / 1e9,
-        worst_share=sum(worst) / max(sum(steady), 1),
+        wait_cpu_s=_cpu_s(steady),
+        worst_share=sum(worst) / max(sum(waits), 1),
         empty_s=_empty_s(loop, len(steady)),
         copy_s=_copy_s(main, elapsed_s - own_s),
         workers=_workers(loop, helpers),
@@ -235,6 +237,14 @@ def _facts(
         waits=_thinned(rows),
         **rates,
     )
+
+
+def _cpu_s(rows: list[tuple[int, int, int, int]]) -> float:
+    """Return the CPU time in waits, of all by those that have it."""
+    taken = [(cpu, arrived - asked) for _, asked, arrived, cpu in rows if cpu >= 0]
+    whole = sum(arrived - asked for _, asked, arrived, _ in rows)
+    part = sum(wait for _, wait in taken)
+    return sum(cpu for cpu, _ in taken) / 1e9 * (whole / part if part else 0.0)
 
 
 def _workers(loop: dict[str, Any], helpers: list[dict[str, Any]]) -> int:
@@ -296,9 +306,10 @@ class _Costs:
         makers: list[dict[str, Any]],
         main: dict[str, Any],
         loop: dict[str, Any],
-        own_s: float,
+        own: tuple[float, float],
         batches: int,
     ) -> None:
+        own_s, own_cpu_s = own
         self._makers = makers
         self._stages = _merged(makers)
         fetch = self._stages.get(FETCH, {})
@@ -317,7 +328,8 @@ class _Costs:
             )
         else:
             self.made_s = own_s
-            cpu_s = sum(stage["cpu_ns"] for stage in self._stages.values()) / 1e9
+            cpu_s = own_cpu_s
+        self._cpu_s = cpu_s
         self.feed_s = self.made_s / batches
         self.feed_cpu_s = cpu_s / batches
         self.run_delay = _run_delay(makers, self.made_s)
@@ -341,12 +353,10 @@ class _Costs:
         wall = {name: self._stages.get(name, {}).get("wall_ns", 0) / 1e9 for name in STAGES}
         cpu = {name: self._stages.get(name, {}).get("cpu_ns", 0) / 1e9 for name in STAGES}
         rest_s = max(self.made_s - sum(wall.values()), 0.0)
-        rest_cpu_s = sum(
-            self._stages.get(name, {}).get("cpu_ns", 0) / 1e9 for name in (FETCH, SAMPLE)
-        )
+        rest_cpu_s = max(self._cpu_s - sum(cpu.values()), 0.0)
         looks = {name: sum(places.values()) for name, places in counts.items()}
         total = sum(looks.values())
-        unknown = "transform" if rest_cpu_s > rest_s / 2 or not rest_cpu_s else "read"
+        unknown = "transform" if rest_cpu_s > rest_s / 2 else "read"
         weights = dict.fromkeys(STAGES, 0.0)
         if total >= ENOUGH_LOOKS:
             for name, count in looks.items():

@@ -31,11 +31,13 @@ BATCHES = "SKYMARK_WATCH_BATCHES"
 DONE = "done"
 """File that says that the watch has seen all the batches that it was to see."""
 ROW = 4
-"""Numbers in a row of waits: epoch, asked and arrived in ns, CPU time of the thread meanwhile.
+"""Numbers in a row of waits: epoch, asked and arrived in ns, CPU time meanwhile (-1: not taken).
 
 An epoch starts at the call of `iter`, which is when its first batch counts as asked for. Its last
 row has its number inverted: no batch came.
 """
+EVERY_CPU = 4
+"""Batches of which one has its CPU time taken, which costs as much as the rest of a row."""
 RANKS = (
     ("RANK", "WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
@@ -70,9 +72,9 @@ class Loop:
             "events": None if self.events is None else self.events.to_json(),
         }
 
-    def add(self, epoch: int, asked_ns: int, arrived_ns: int, cpu_ns: int) -> None:
+    def add(self, row: tuple[int, int, int, int]) -> None:
         """Add a row."""
-        self._rows.extend((epoch, asked_ns, arrived_ns, cpu_ns))
+        self._rows.extend(row)
 
     def write(self, folder: str) -> None:
         """Append the rows since the last call to the loop's file."""
@@ -187,7 +189,8 @@ class Recorder:
         loop = epoch.loop
         events = loop.events
         inside.add(thread)
-        cpu = thread_time_ns()
+        in_detail = loop.batches % EVERY_CPU == 0
+        cpu = thread_time_ns() if in_detail else 0
         asked = perf_counter_ns()
         if events is not None:
             events.asked()
@@ -195,7 +198,7 @@ class Recorder:
             batch = following(*values)
         except BaseException:
             inside.discard(thread)
-            loop.add(~epoch.number, asked, perf_counter_ns(), thread_time_ns() - cpu)
+            loop.add((~epoch.number, asked, perf_counter_ns(), -1))
             raise
         inside.discard(thread)
         if events is not None:
@@ -203,7 +206,7 @@ class Recorder:
         arrived = perf_counter_ns()
         if epoch.started_ns:
             asked, epoch.started_ns = epoch.started_ns, 0
-        loop.add(epoch.number, asked, arrived, thread_time_ns() - cpu)
+        loop.add((epoch.number, asked, arrived, thread_time_ns() - cpu if in_detail else -1))
         loop.batches += 1
         self._changed = True
         if loop.batches == self.batches:

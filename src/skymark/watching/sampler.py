@@ -125,8 +125,8 @@ class Classifier:
             code = current.f_code
             if not code.co_filename.startswith(HERE):
                 known, own = self._known(current)
-                if own and not where:
-                    where = f"{code.co_name} ({os.path.basename(code.co_filename)})"
+                if own:
+                    where = where or f"{code.co_name} ({os.path.basename(code.co_filename)})"
                     line = linecache.getline(code.co_filename, current.f_lineno)
                     known = stage_of_line(line) or known
                 if stage is None and known is not None:

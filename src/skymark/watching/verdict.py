@@ -155,7 +155,7 @@ class Verdict:
                 "data were free"
             ),
             (
-                f"  waits          {_percent(diagnosis.waiting)}, of which at starts of epochs "
+                f"  waits          {_percent(diagnosis.waiting)}, at starts of epochs "
                 f"{_percent(diagnosis.starting)} ({self._clock_words()})"
             ),
             f"  cores          {facts.cores_used:.1f} of {facts.cores:g} used by the loop"
