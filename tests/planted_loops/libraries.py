@@ -42,7 +42,7 @@ def tfdata(_: Path) -> Iterable[Any]:
     data = tf.data.Dataset.range(10_000)
     if SLOW:
         content = tf.constant(JPEG)
-        data = data.map(lambda _: [tf.io.decode_jpeg(content)[0, 0, 0] for _ in range(60)])
+        data = data.map(lambda _: [tf.io.decode_jpeg(content)[0, 0, 0] for _ in range(150)])
     return data.prefetch(2)
 
 

@@ -262,7 +262,7 @@ def tfdata(changes: dict[str, Any]) -> None:
     """A loop over a serial map of tf.data."""
     import tensorflow as tf
 
-    images = 1 if changes.get("free") else 60
+    images = 1 if changes.get("free") else 150
     content = tf.constant(JPEG)
 
     def decoded(number: Any) -> Any:

@@ -16,6 +16,12 @@ MARGIN = 0.9
 """A loader is to make a batch in this part of a step."""
 FULL = 0.85
 """Part of the cores from which they count as exhausted."""
+NEARLY_FULL = 0.15
+"""Free part of /dev/shm below which a few batches more would hang the loop."""
+LATE_S = 0.002
+"""Mean delay at Python's lock from which it counts as contended: a thread may keep it for 5 ms."""
+WITHOUT_WAITS = ("shared-memory", "gil")
+"""Causes that matter also where the loop hardly waits for batches."""
 MOST_WORKERS = 64
 
 
@@ -66,8 +72,8 @@ def diagnose(facts: Facts) -> Diagnosis:
         if cause is not None and cause.share >= SMALL
     ]
     causes.sort(key=lambda cause: cause.share, reverse=True)
-    if waiting < NONE_BELOW and not any(cause.cause == "shared-memory" for cause in causes):
-        causes = []
+    if waiting < NONE_BELOW:
+        causes = [cause for cause in causes if cause.cause in WITHOUT_WAITS]
     return Diagnosis(
         rate=facts.batches / elapsed,
         free_rate=facts.batches / max(elapsed - facts.lost_s, 1e-9),
@@ -81,7 +87,7 @@ def _full_memory(facts: Facts) -> Cause | None:
     """Return the cause of workers that died, or soon will, for want of /dev/shm."""
     if facts.shm_bytes is None or facts.shm_free_bytes is None:
         return None
-    full = facts.shm_free_bytes < 0.1 * facts.shm_bytes
+    full = facts.shm_free_bytes < NEARLY_FULL * facts.shm_bytes
     return Cause("hand-over", "shared-memory", 1.0) if full and facts.workers else None
 
 
@@ -122,9 +128,8 @@ def _supply(facts: Facts) -> Cause | None:
     elif _has_heavy_tail(facts):
         rate = min(1 / facts.step_s, facts.workers / facts.feed_s)
         cause = Cause(stage, "heavy-tail", share, rate, _for_tail(facts))
-    elif _waits_for_lock(facts):
-        rate = min(1 / facts.step_s, _most_by_cores(facts, facts.feed_cpu_s))
-        cause = Cause(stage, "gil", share, rate)
+    elif _lock_s(facts):
+        cause = _lock(facts, stage, share)
     elif stage == "read" and _off_cpu(cost, facts) > 0.5:
         cause = replace(_reading(facts, cost), share=share)
     elif not facts.workers and not facts.in_threads:
@@ -149,9 +154,20 @@ def _for_tail(facts: Facts) -> dict[str, Any]:
     return {"prefetch_factor": 4 * int(settings.get("prefetch_factor") or 2)}
 
 
-def _waits_for_lock(facts: Facts) -> bool:
-    """Tell whether threads of one process take turns at Python's lock."""
-    return facts.in_threads and facts.active_threads > 1.3 and facts.cores_used < 1.5
+def _lock_s(facts: Facts) -> float:
+    """Return the time that the loop's steps lose at Python's lock to threads that make batches.
+
+    A step takes the lock again at least once, and waits for it as long as a look at the stacks.
+    """
+    contended = facts.in_threads and facts.active_threads > 1 and facts.late_s > LATE_S
+    return facts.late_s * facts.batches if contended else 0.0
+
+
+def _lock(facts: Facts, stage: str, share: float) -> Cause:
+    """Return the cause of threads that take turns at Python's lock."""
+    lost = min(_lock_s(facts) / max(facts.elapsed_s, 1e-9), 1 - share)
+    rate = facts.batches / max(facts.elapsed_s * (1 - share - lost), 1e-9)
+    return Cause(stage, "gil", share + lost, min(rate, _most_by_cores(facts, facts.feed_cpu_s)))
 
 
 def _off_cpu(cost: StageCost, facts: Facts) -> float:

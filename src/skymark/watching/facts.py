@@ -334,12 +334,11 @@ class _Costs:
         self.feed_cpu_s = cpu_s / batches
         self.run_delay = _run_delay(makers, self.made_s)
         counts = _counts(makers, "wait" if in_main else "work")
-        idle = counts.pop(IDLE, {})
-        working = sum(sum(places.values()) for places in counts.values())
-        self.in_threads = in_main and sum(idle.values()) > 1.5 * working
+        counts.pop(IDLE, None)
+        beside = _counts([main], "work")
+        self.in_threads = in_main and _looks(beside) > _looks(counts)
         if self.in_threads:
-            counts = _counts(makers, "work")
-            counts.pop(IDLE, None)
+            counts = beside
         told = loop["settings"].get("stages")
         if told:  # a pipeline whose threads have no stacks of Python
             counts = {stage: {"": ENOUGH_LOOKS} for stage in _heaviest(told)}
@@ -399,6 +398,10 @@ class _Costs:
         """Return the slowest samples: seconds and index."""
         every = [(wall / 1e9, name) for maker in self._makers for wall, name in maker["slowest"]]
         return tuple(sorted(every, reverse=True)[:5])
+
+
+def _looks(counts: dict[str, dict[str, int]]) -> int:
+    return sum(sum(places.values()) for places in counts.values())
 
 
 def _heaviest(stages: list[str]) -> list[str]:

@@ -41,7 +41,7 @@ REASONS = {
     "heavy-tail": "a few samples take far longer than the others, and all batches wait for them",
     "gil": "threads wait for each other at Python's lock (GIL)",
     "pickling": "batches are costly to pack and unpack",
-    "shared-memory": "the room of /dev/shm is used up",
+    "shared-memory": "the room of /dev/shm is nearly used up",
     "workers-restart": "the workers start anew for each epoch",
     "slow-start": "the first batch takes long",
     "pageable-memory": "batches are not in page-locked memory",
@@ -122,14 +122,26 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence, two with advice."""
-        diagnosis, cause = self.diagnosis, self.diagnosis.causes[0]
+        facts, diagnosis = self.facts, self.diagnosis
+        cause = diagnosis.causes[0]
         share = f"{diagnosis.waiting:.0%}".replace("%", " %")
         if cause.cause == "none":
             return f"The loader keeps up: the loop waits for data {share} of the time."
-        where = f" (rank {self.facts.rank}, the slowest of {self.facts.ranks})"
+        if cause.cause == "shared-memory" and facts.shm_free_bytes is not None:
+            free, room = facts.shm_free_bytes >> 20, (facts.shm_bytes or 0) >> 20
+            return (
+                f"The shared memory has {free} of {room} MiB free: a few more batches would "
+                "hang the loop or end it."
+            )
+        if cause.cause == "gil":
+            return (
+                f"Threads that make batches ({STAGE_WORDS[cause.stage]}) hold Python's lock (GIL), "
+                f"which costs the loop {_percent(cause.share)} of its time."
+            )
+        where = f" (rank {facts.rank}, the slowest of {facts.ranks})"
         said = (
             f"The loop waits for data {share} of the time"
-            f"{where if self.facts.ranks > 1 else ''}, most for "
+            f"{where if facts.ranks > 1 else ''}, most for "
             f"{STAGE_WORDS[cause.stage]}: {REASONS.get(cause.cause, cause.cause)}."
         )
         if cause.rate is None:

@@ -85,7 +85,7 @@ TABLE = {
     ),
     "threads at Python's lock": (
         replace(
-            loop("transform", 0.03, workers=0, in_threads=True, active_threads=3.0, cores_used=1.0),
+            loop("transform", 0.03, workers=0, in_threads=True, active_threads=3.0, late_s=0.004),
             library="plain",
             settings={},
         ),

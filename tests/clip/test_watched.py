@@ -1,0 +1,36 @@
+"""Real training programs, unmodified, under watch: the same losses and status, and a verdict."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from skymark.watching.program import watch_program
+from tests.clip.watched_programs import PROGRAMS, STATUS
+
+NEEDED = {"trainer": "accelerate"}
+"""The package without which a program does not start, where it has another name."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_training_program_has_the_same_losses_and_status_and_a_verdict(name, capfd):
+    package = NEEDED.get(name, name)
+    if find_spec(package) is None:
+        pytest.skip(f"{package} is not in this environment: uv pip install {package}")
+    command = [sys.executable, "-W", "ignore", "-m", "tests.clip.watched_programs", name]
+    plain = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
+    )
+    outcome = []
+    watched = watch_program(command, tell=outcome.append)
+    losses = capfd.readouterr().out
+    assert watched.status == plain.returncode == STATUS, plain.stderr
+    assert losses == plain.stdout
+    facts = outcome[0].verdict.facts
+    assert facts.library == "torch"
+    assert (facts.batches, facts.epochs, facts.workers) == (16, 2, 2)
+    assert "decode" in facts.stages
