@@ -20,6 +20,8 @@ NEARLY_FULL = 0.15
 """Free part of /dev/shm below which a few batches more would hang the loop."""
 LATE_S = 0.002
 """Mean delay at Python's lock from which it counts as contended: a thread may keep it for 5 ms."""
+ONE_AT_A_TIME = 1.3
+"""Cores that threads use at most where the lock lets one run at a time."""
 WITHOUT_WAITS = ("shared-memory", "gil")
 """Causes that matter also where the loop hardly waits for batches."""
 MOST_WORKERS = 64
@@ -160,14 +162,15 @@ def _lock_s(facts: Facts) -> float:
     A step takes the lock again at least once, and waits for it as long as a look at the stacks.
     """
     contended = facts.in_threads and facts.active_threads > 1 and facts.late_s > LATE_S
-    return facts.late_s * facts.batches if contended else 0.0
+    alone = facts.cores_used < ONE_AT_A_TIME
+    return facts.late_s * facts.batches if contended and alone else 0.0
 
 
 def _lock(facts: Facts, stage: str, share: float) -> Cause:
     """Return the cause of threads that take turns at Python's lock."""
     lost = min(_lock_s(facts) / max(facts.elapsed_s, 1e-9), 1 - share)
     rate = facts.batches / max(facts.elapsed_s * (1 - share - lost), 1e-9)
-    return Cause(stage, "gil", share + lost, min(rate, _most_by_cores(facts, facts.feed_cpu_s)))
+    return Cause(stage, "gil", share + lost, rate)
 
 
 def _off_cpu(cost: StageCost, facts: Facts) -> float:
