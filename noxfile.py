@@ -298,7 +298,7 @@ def spread(session: nox.Session) -> None:
 
 @nox.session
 def pairs(session: nox.Session) -> None:
-    """Make docs/accuracy.md's table of sides measured in turn (an hour); -- --runs DIR."""
+    """Make docs/accuracy.md's table of pairs in slices (three hours); -- --runs DIR [--busy]."""
     session.run("python", "-m", "tests.measured_pairs", "docs/accuracy.md", *session.posargs)
 
 

@@ -1,12 +1,12 @@
-"""Make the table of docs/accuracy.md of sides that were measured in turn, equal ones and others.
+"""Make the table of docs/accuracy.md of pairs of real rounds in slices, equal ones and others.
 
-    python -m tests.measured_pairs docs/accuracy.md
+    python -m tests.measured_pairs docs/accuracy.md --runs DIRECTORY
 
-measures for an hour and wants a machine on which nothing else runs; ``--sides 0`` measures the
-first kind of sides alone. With ``--runs DIRECTORY`` what was measured stays there, and is read
-where it lies already. Ten pairs of each cell are drawn by chance again and again, and judged
-together as one run of ten pairs is. The slower side is this commit with a wait in the NumPy loader,
-as a commit that no branch has.
+measures for three hours and wants a machine on which nothing else runs; with ``--busy`` another
+program takes a core in half of every 20 s. What was measured stays in the directory, and is read
+where it lies already. From the recorded process pairs of each loader, as many as fit into five
+minutes are drawn again and again, and judged as `skymark run --against` does. The slower side is a
+commit that no branch has: HEAD, where each transform takes a share more CPU time in its worker.
 """
 
 from __future__ import annotations
@@ -14,90 +14,58 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from statistics import median, stdev
+from statistics import fmean, stdev
+from threading import Event, Thread
 
 import numpy as np
 import pyarrow.parquet as pq
 
+import skymark
+from skymark.execute.measurer import SilentObserver
 from skymark.execute.pairs import baseline_path
-from skymark.model.metric import Metric
-from skymark.model.record import Record, Status
-from skymark.rundir.reader import Run, open_run
-from skymark.statistics.difference import (
-    PAIRED_PRACTICAL,
-    Difference,
-    corrected,
-    paired_difference,
-    paired_values,
-)
-from tests.duet_accuracy import METRIC, PAIRS, SEED, by_batches, by_medians
+from skymark.model.plan import Plan
+from skymark.model.record import Cell, Round, Status
+from skymark.rundir.reader import open_run
+from skymark.statistics.difference import PAIRED_PRACTICAL, paired_difference
+from tests.duet_accuracy import METRIC, SEED
 from tests.faults.table import renew
 
 ROOT = Path(__file__).parents[1]
-LOADER = "src/skymark/suites/loading/adapters/numpy.py"
-TAKEN = "for batch in batches_of(elements, job):"
-SLOWED = "for batch in slowed(batches_of(elements, job), {share}):"
-WAIT = '''
+JOB = "src/skymark/suites/loading/adapter.py"
+TRANSFORMED = "        return self.scenario.transform(element, epoch)\n"
+SLOWED = """\
+        import time
 
-def slowed(batches: Iterator[Batch], share: float) -> Iterator[Batch]:
-    """Take a share longer for each batch than it took."""
-    import time
-
-    begin = time.perf_counter()
-    for batch in batches:
-        end = (1 + share) * time.perf_counter() - share * begin
-        while time.perf_counter() < end:
+        begin = time.thread_time()
+        made = self.scenario.transform(element, epoch)
+        end = time.thread_time() + {share} * (time.thread_time() - begin)
+        while time.thread_time() < end:
             pass
-        yield batch
-        begin = time.perf_counter()
-'''
-
-
-@dataclass(frozen=True)
-class Sides:
-    """What two sides are, and how often each cell of them is measured."""
-
-    name: str
-    adapters: tuple[str, ...]
-    scenarios: tuple[str, ...]
-    pairs: int
-    slowdown: float = 0.0
-    """The share that the baseline's NumPy loader takes longer."""
-    practical: float = PAIRED_PRACTICAL
-    effort: str = "quick"
-
-    def options(self) -> list[str]:
-        """Return those of ``skymark run``."""
-        cells = ("--scenarios", *self.scenarios, "--adapters", *self.adapters)
-        axes = ("--axis", "depth=1,10") if "PC-1" in self.scenarios else ()
-        return [*cells, *axes, "--effort", self.effort, "--rounds", str(self.pairs)]
-
-
-CELLS = ("NLP-1", "TAB-1", "CV-1", "PC-1")
-EACH = (
-    Sides("equal", ("numpy", "pytorch"), CELLS, pairs=40),
-    Sides("5 % apart", ("numpy",), CELLS, pairs=40, slowdown=0.05),
-    Sides(
-        *("2 % apart, `rigorous`, margin 1 %", ("numpy",), ("NLP-1", "TAB-1"), 20),
-        slowdown=0.02,
-        practical=0.01,
-        effort="rigorous",
-    ),
-)
-COMPARISONS = 500
-"""Of each kind, cells of one draw counted each."""
+        return made
+"""
+LOADERS = ("pytorch", "grain", "tfdata", "webdataset")
+SCENARIO = "AU-1:small"
+"""A scenario whose transforms all of these loaders call in Python."""
+EFFECTS = (0.0, 0.02, 0.05)
+"""Shares of a transform's CPU time that the baseline takes more."""
+MARGINS = (PAIRED_PRACTICAL, 0.01)
+COMPARISON_S = 300.0
+DRAWS = 1000
+BUSY_S = 10.0
 
 
 def slower_commit(share: float) -> str:
-    """Make a commit that is HEAD with the wait, and return its hash, which is always the same."""
-    text = (ROOT / LOADER).read_text()
-    assert text.count(TAKEN) == 1
-    slow = text.replace(TAKEN, SLOWED.format(share=share)) + WAIT
+    """Make a commit that is HEAD with the work, and return its hash, which is always the same."""
+    text = (ROOT / JOB).read_text()
+    assert text.count(TRANSFORMED) == 1
+    slow = text.replace(TRANSFORMED, SLOWED.format(share=share))
     with tempfile.TemporaryDirectory() as folder:
         dates = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2000-01-01T00:00:00Z")
         variables = {**os.environ, **dates, "GIT_INDEX_FILE": str(Path(folder) / "index")}
@@ -112,54 +80,140 @@ def slower_commit(share: float) -> str:
 
         git("read-tree", "HEAD")
         blob = git("hash-object", "-w", "--stdin", given=slow)
-        git("update-index", "--cacheinfo", f"100644,{blob},{LOADER}")
-        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Wait {share:.0%} longer")
+        git("update-index", "--cacheinfo", f"100644,{blob},{JOB}")
+        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Work {share:.0%} more")
 
 
-def measured(sides: Sides, path: Path) -> tuple[Run, Run]:
-    """Measure what is left of both sides, and return the runs of baseline and candidate."""
-    if not (path.exists() and open_run(path).manifest.finished):
-        baseline = slower_commit(sides.slowdown) if sides.slowdown else "HEAD"
-        command = ["run", "--against", baseline, *sides.options(), "--output", str(path)]
-        subprocess.run([sys.executable, "-m", "skymark", *command, "--resume"], check=True)
-    return open_run(baseline_path(path)), open_run(path)
+class PairTimes(SilentObserver):
+    """Notes the wall time of each pair, from its first round's beginning to its last one's end."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._open = 0
+
+    def measuring(self, cell: Cell, round: int) -> None:
+        """Begin a pair with the first of its rounds."""
+        if self._open == 0:
+            self._began = time.monotonic()
+        self._open += 1
+
+    def measured(self, cell: Cell, round: int, result: Round | None) -> None:
+        """End a pair with the last of its rounds."""
+        self._open -= 1
+        if self._open == 0:
+            self.seconds.append(time.monotonic() - self._began)
+            print(f"  {cell.adapter}: a pair in {self.seconds[-1]:.0f} s", flush=True)
+
+    def stage(self, text: str) -> None:
+        """Print a step."""
+        print(f"  {text}", flush=True)
+
+
+def plan_of(loader: str, pairs: int, seconds: float) -> Plan:
+    """Return a plan of pairs whose timed regions take some seconds, both sides together."""
+    plan = skymark.plan(skymark.Work(scenarios=[SCENARIO], adapters=[loader], effort="quick"))
+    times = {"min_seconds": seconds / 2, "max_seconds": seconds / 2, "min_batches": 1}
+    bounds = {
+        "min_rounds": pairs,
+        "max_rounds": pairs,
+        "cell_timeout_s": 20 * seconds + 300,
+        "limits": {**plan.effort.limits, **times},
+    }
+    return plan.model_copy(update={"effort": plan.effort.model_copy(update=bounds)})
+
+
+@contextmanager
+def beside(*, busy: bool) -> Iterator[None]:
+    """Take a core for `BUSY_S` in every twice that time, if asked for."""
+    over = Event()
+
+    def disturb() -> None:
+        while busy and not over.is_set():
+            with subprocess.Popen(["stress-ng", "--quiet", "--cpu", "1"]) as program:
+                over.wait(BUSY_S)
+                program.terminate()
+            over.wait(BUSY_S)
+
+    thread = Thread(target=disturb)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """One cell on both sides."""
+class Recorded:
+    """The process pairs of one loader with one effect."""
 
-    before: Record
-    after: Record
-    rates_before: np.ndarray
-    """Rates of batches, ``[rounds, batches]``."""
-    rates_after: np.ndarray
+    log_ratios: np.ndarray
+    """Of the candidate's rate to the baseline's, ``[pairs]``."""
+    cpu_log_ratios: np.ndarray
+    """Of CPU seconds per sample, ``[pairs]``."""
+    pair_s: float
+    """Mean wall time of a pair, with the start of its processes."""
 
     @classmethod
-    def of(cls, runs: tuple[Run, Run]) -> Iterator[Pairs]:
-        """Yield the cells that ended well on both sides."""
-        for before, after in zip(*(run.records for run in runs), strict=True):
-            if before.status is after.status is Status.OK:
-                rates = (rates_of_batches(run.directory, before.cell.id) for run in runs)
-                yield cls(before, after, *rates)
+    def of(cls, path: Path) -> Recorded:
+        """Read both runs of a comparison.
 
-    def values(self, metric: Metric) -> np.ndarray:
-        """Return the metric of candidate and baseline, ``[2, pairs]``."""
-        return np.array(paired_values(self.after.rounds, self.before.rounds, metric.name))
+        Raises:
+            ValueError: a side did not end well, or its rounds were not in slices.
+        """
+        (before,), (after,) = (open_run(one).records for one in (baseline_path(path), path))
+        if not before.status is after.status is Status.OK:
+            raise ValueError(f"{path}: {before.cause or after.cause}")
+        if any(one.kind == "not-in-slices" for one in after.warnings):
+            raise ValueError(f"{path}: the rounds were not in slices")
+        own_s = [max(a.own_s, b.own_s) for a, b in zip(before.rounds, after.rounds, strict=True)]
+        noted = seconds_file(path)
+        pair_s = [float(line) for line in noted.read_text().split()] if noted.exists() else own_s
+        names = METRIC.name, "cpu_s_per_1000_samples"
+        rates, work = (np.log(after.values(name)) - np.log(before.values(name)) for name in names)
+        return cls(rates, work, fmean(pair_s))
 
-    def drawn(self, chance: np.random.Generator, practical: float) -> Difference:
-        """Return what ten of the pairs say, not corrected yet."""
-        values = self.values(METRIC)
-        chosen = values[:, chance.choice(values.shape[1], PAIRS, replace=False)]
-        return paired_difference(*chosen.tolist(), METRIC, practical)
+    @property
+    def pairs(self) -> int:
+        """Pairs that fit into a comparison, of the recorded ones."""
+        return max(2, min(len(self.log_ratios), int(COMPARISON_S / self.pair_s)))
 
-    def in_sequence(
-        self, judge: Callable[[np.ndarray, np.ndarray], bool], chance: np.random.Generator
-    ) -> bool:
-        """Compare ten rounds of the baseline in a row with the ten of the candidate after them."""
-        begin = chance.integers(len(self.rates_before) - 2 * PAIRS + 1)
-        middle, end = begin + PAIRS, begin + 2 * PAIRS
-        return judge(self.rates_before[begin:middle], self.rates_after[middle:end])
+    def shown(self, margin: float) -> float:
+        """Return the share of drawn comparisons that say that the sides differ."""
+        chance, said = np.random.default_rng(SEED), 0
+        for _ in range(DRAWS):
+            drawn = chance.choice(self.log_ratios, self.pairs, replace=False)
+            found = paired_difference(np.exp(drawn).tolist(), [1.0] * len(drawn), METRIC, margin)
+            said += found.is_real
+        return said / DRAWS
+
+    def row(self) -> list[str]:
+        """Return the row of the table."""
+        return [
+            f"{len(self.log_ratios)} × {self.pair_s:.0f} s",
+            str(self.pairs),
+            f"{np.mean(self.log_ratios):+.1%} ± {stdev(self.log_ratios):.1%}",
+            f"{np.mean(self.cpu_log_ratios):+.1%} ± {stdev(self.cpu_log_ratios):.1%}",
+            *(f"{self.shown(margin):.1%}" for margin in MARGINS),
+        ]
+
+
+def seconds_file(path: Path) -> Path:
+    """Return the file with the wall times of a run's pairs, beside its directory."""
+    return path.with_name(f"{path.name}-seconds.txt")
+
+
+def measured(path: Path, loader: str, effect: float, asked: argparse.Namespace) -> Recorded:
+    """Measure what is left of a comparison, and read it."""
+    if not (path.exists() and open_run(path).manifest.finished):
+        times = PairTimes()
+        revision = slower_commit(effect) if effect else "HEAD"
+        plan = plan_of(loader, asked.pairs, asked.seconds)
+        results = skymark.Results(output=path, resume=True)
+        with beside(busy=asked.busy):
+            skymark.run(plan, results, observer=times, against=revision)
+        seconds_file(path).write_text("\n".join(map(str, times.seconds)))
+    return Recorded.of(path)
 
 
 def rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
@@ -172,63 +226,39 @@ def rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
     return np.stack([one[: min(map(len, each))] for one in each])
 
 
-Judge = Callable[[list[Pairs], np.random.Generator], list[bool]]
-"""Whether each cell of a run, drawn by chance, is said to differ."""
-
-
-def judged(sides: Sides, cells: list[Pairs]) -> list[str]:
-    """Return the row of a kind: cells, pairs, and the share that each way says to differ."""
-    ways: tuple[Judge, ...] = (
-        lambda cells, chance: in_pairs(cells, chance, sides.practical),
-        lambda cells, chance: [one.in_sequence(by_medians, chance) for one in cells],
-        lambda cells, chance: [one.in_sequence(by_batches, chance) for one in cells],
-    )
-    row = [str(len(cells)), str(sides.pairs)]
-    for way in ways:
-        chance = np.random.default_rng(SEED)
-        said = [way(cells, chance) for _ in range(COMPARISONS // len(cells))]
-        row.append(f"{np.mean(said):.1%}".replace("%", " %"))
-    return row
-
-
-def in_pairs(cells: list[Pairs], chance: np.random.Generator, practical: float) -> list[bool]:
-    """Compare ten pairs of each cell as `skymark run --against` does."""
-    found = corrected([one.drawn(chance, practical) for one in cells])
-    return [difference.is_real for difference in found]
-
-
-def scatter(cells: list[Pairs]) -> str:
-    """Return, for people, how far apart the sides of each cell are and its pairs lie."""
-    lines, spreads = [], []
-    for pairs in cells:
-        ratios = np.subtract(*np.log(pairs.values(METRIC)))
-        spreads.append(stdev(ratios))
-        name = f"{pairs.after.cell.label} {pairs.after.cell.adapter}"
-        lines.append(f"  {name}: {np.mean(ratios):+.1%}, each pair ± {spreads[-1]:.1%}")
-    middle = median(spreads)
-    return "\n".join([*lines, f"  median of the pairs' standard deviations: {middle:.1%}"])
+def name_of(loader: str, effect: float, *, busy: bool) -> str:
+    """Return the name of a row."""
+    sides = f"{effect:.0%} more work" if effect else "equal"
+    return f"{loader}, {sides}{', beside a disturber' if busy else ''}"
 
 
 def main() -> None:
-    """Measure or read each kind of sides, and renew the table of the page."""
+    """Measure or read the pairs of each loader and effect, and renew the table of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
-    parser.add_argument("--runs", type=Path, help="where what is measured stays")
-    kinds = range(len(EACH))
-    parser.add_argument(
-        "--sides", type=int, nargs="+", choices=kinds, default=kinds, help="kinds to measure"
-    )
+    parser.add_argument("--runs", type=Path, required=True, help="where what is measured stays")
+    parser.add_argument("--loaders", nargs="+", choices=LOADERS, default=LOADERS)
+    parser.add_argument("--effects", type=float, nargs="+", choices=EFFECTS, default=EFFECTS)
+    parser.add_argument("--pairs", type=int, default=10, help="recorded process pairs of each")
+    parser.add_argument("--seconds", type=float, default=60, help="timed region of a pair")
+    parser.add_argument("--busy", action="store_true", help="beside a program that takes a core")
     asked = parser.parse_args()
-    rows = {}
-    with tempfile.TemporaryDirectory() as name:
-        for number in asked.sides:
-            sides = EACH[number]
-            cells = list(Pairs.of(measured(sides, (asked.runs or Path(name)) / str(number))))
-            print(f"{sides.name}:\n{scatter(cells)}", flush=True)
-            rows[sides.name] = judged(sides, cells)
-    columns = ("both sides", "cells", "pairs of each", "in pairs", "median moved 5 %",
-               "t-test over batches")  # fmt: skip
-    renew(asked.page, "measured pairs", columns, [sides.name for sides in EACH], rows)
+    rows: dict[str, list[str]] = {}
+    for loader in asked.loaders:
+        for effect in asked.effects:
+            name = name_of(loader, effect, busy=asked.busy)
+            folder = f"{loader}-{effect:g}{'-busy' if asked.busy else ''}"
+            print(name, flush=True)
+            rows[name] = measured(asked.runs / folder, loader, effect, asked).row()
+            print("  " + " | ".join(rows[name]), flush=True)
+    columns = (
+        *("pairs of rounds in slices", "recorded", "pairs in 5 minutes", "rate, each pair"),
+        *("CPU per sample", *(f"shown, margin {margin:.0%}" for margin in MARGINS)),
+    )
+    order = [
+        name_of(*one, busy=busy) for busy in (False, True) for one in product(LOADERS, EFFECTS)
+    ]
+    renew(asked.page, "pairs in slices", columns, order, rows)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from skymark.execute.asking import Interpreters
 from skymark.execute.measurer import Measurer
 from skymark.execute.pairs import PairedRuns
 from skymark.execute.worker_pool import WorkerPool
+from skymark.measure.slices import OPEN
 from skymark.model.errors import UsageError
 from skymark.model.record import Cause, Cell, Record, Status, Stop
 from skymark.rundir.directory import RunDirectory
@@ -119,3 +121,30 @@ def test_a_baseline_that_does_not_answer_is_refused_before_anything_is_measured(
     with pytest.raises(UsageError, match="does not speak this skymark's protocol"):
         pair(CELL, package=package).run()
     assert bed.journal("measure") == []
+
+
+def test_the_rounds_of_a_pair_run_in_slices_that_do_not_overlap(bed: Bed, pair: Build) -> None:
+    cell = cell_of("a", does="go on")
+    records = pair(cell, rounds=2).run()
+    assert [one.status for (one,) in records] == [Status.OK] * 2
+    assert not any(one.kind == "not-in-slices" for (record,) in records for one in record.warnings)
+    told = [line["slices"] for line in bed.journal("sliced")]
+    assert len(told) == 4
+    for pair_of_rounds in (told[:2], told[2:]):
+        assert min(map(len, pair_of_rounds)) > 2
+        in_order = sorted((b, e) for slices in pair_of_rounds for b, e in slices if e != OPEN)
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(in_order))
+
+
+def test_rounds_that_cannot_be_sliced_run_one_after_the_other_and_say_so(
+    bed: Bed, pair: Build
+) -> None:
+    for (record,) in pair(CELL).run():
+        assert "not-in-slices" in {one.kind for one in record.warnings}
+    assert bed.journal("sliced") == []
+
+
+def test_a_side_that_dies_in_a_slice_leaves_the_other_its_rounds(bed: Bed, pair: Build) -> None:
+    records = pair(cell_of("a", does="go on or die"), rounds=2).run()
+    ended = sorted((one.status, len(one.rounds)) for (one,) in records)
+    assert ended == [(Status.FAILED, 0), (Status.OK, 2)]

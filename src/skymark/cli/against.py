@@ -22,8 +22,8 @@ Against = Annotated[
     Parameter(
         group=PAIRS,
         metavar="REVISION",
-        help="Also measure this git revision of skymark, such as HEAD~1, in alternate rounds, so "
-        "that changes in machine speed cancel out. Its run is OUTPUT-baseline.",
+        help="Also measure this git revision of skymark, such as HEAD~1, in alternate slices of "
+        "50 ms, so that changes in machine speed cancel out. Its run is OUTPUT-baseline.",
     ),
 ]
 Gate = Annotated[

@@ -18,6 +18,7 @@ from skymark.execute.process import (
     WorkerProcess,
     describe_leaks,
 )
+from skymark.execute.slices import LiveRound
 from skymark.execute.starting import WorkerKind
 from skymark.execute.worker_pool import Judges, WorkerPool
 from skymark.machine.gpu_fitness import LOSS, lost_fault
@@ -150,8 +151,13 @@ class Measurer:
 
     # Rounds
 
-    def measure(self, worker: WorkerProcess, cell: Cell) -> None:
-        """Measure the next round of a cell."""
+    def measure(
+        self,
+        worker: WorkerProcess,
+        cell: Cell,
+        when_ready: Callable[[LiveRound], None] | None = None,
+    ) -> None:
+        """Measure the next round of a cell; see `WorkerProcess.measure`."""
         unfinished = self.open[cell]
         number = unfinished.next_round
         unfinished.next_round += 1
@@ -162,7 +168,12 @@ class Measurer:
         watch = RoundWatch(log)
         passed: RoundResult | None = None
         try:
-            measured = worker.measure(cell, number, self.effort, log, on_gpu=on_gpu, watch=watch)
+            measured = worker.measure(
+                *(cell, number, self.effort, log),
+                on_gpu=on_gpu,
+                watch=watch,
+                when_ready=when_ready,
+            )
             self.after_round(cell)
             result = self._noted(self._judged(worker, cell, measured), measured.machine)
             passed = result if result.verification.passed else None

@@ -76,6 +76,10 @@ class Go(Frozen):
 
     do: Literal["go"] = "go"
     seen: Resources = Resources()
+    slices: tuple[tuple[int, int], ...] | None = None
+    """The region's slices, as `skymark.measure.slices.Slices` has them: none yet where they begin,
+    all at the end; null for a region that is measured in one piece. Sent only to workers that asked
+    for slices."""
 
 
 class End(Frozen):
@@ -106,6 +110,8 @@ class TimedRegionBegins(Frozen):
 
     event: Literal["timed-region-begins"] = "timed-region-begins"
     exclude: tuple[int, ...] = ()
+    in_slices: bool = False
+    """Whether the region may be cut into slices; workers of earlier revisions do not say."""
 
 
 class TimedRegionEnds(Frozen):

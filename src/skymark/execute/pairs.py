@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,7 @@ from skymark.execute.preparation import prepare
 from skymark.execute.resuming import require_same_plan_here
 from skymark.execute.revision import Revision, code_of
 from skymark.execute.session import FinishedRun, Session, run_id_of
+from skymark.execute.slices import LiveRound, RoundsInTurn
 from skymark.execute.worker_pool import WorkerPool
 from skymark.model.errors import UsageError
 from skymark.model.machine import GitState
@@ -123,11 +125,12 @@ def require_pairs(plan: Plan) -> None:
 
 
 class PairedRuns:
-    """The runs of two revisions, measured alternately, one round of each.
+    """The runs of two revisions, measured in pairs, one round of each.
 
-    The rounds of a pair run in succession, each in a process of its own. The first revision
-    alternates between pairs and between cells, so a machine that slows down steadily affects both
-    alike. A cell that ended badly in one run is measured alone in the second.
+    Each round has a process of its own. The timed regions of a pair run in turn, slice by slice
+    (`skymark.execute.slices`), or else in succession. The first revision alternates between pairs
+    and between cells, so a machine that slows down steadily affects both alike. A cell that ended
+    badly in one run is measured alone in the second.
     """
 
     def __init__(self, baseline: Measurer, candidate: Measurer) -> None:
@@ -191,12 +194,26 @@ class PairedRuns:
         number = self._next_numbers[cell.id]
         self._next_numbers[cell.id] = number + 1
         is_turned = (self._cells.index(cell) + number) % 2 == 1
-        for measurer in self._both[::-1] if is_turned else self._both:
-            if cell in measurer.open:
-                unfinished = measurer.open[cell]
-                unfinished.next_round = number
-                measurer.serve(unfinished.planned.group, [cell], measurer.measure)
+        waiting = self._waiting(cell)[:: -1 if is_turned else 1]
+        for measurer in waiting:
+            measurer.open[cell].next_round = number
+        if len(waiting) == 1:
+            _measure(waiting[0], cell)
+        else:
+            self._measure_in_turn(cell, *waiting)
         self._end_if_enough(cell)
+
+    def _measure_in_turn(self, cell: Cell, first: Measurer, second: Measurer) -> None:
+        """Measure a pair of rounds, in slices if possible; a warning says why not."""
+        rounds = RoundsInTurn(lambda when_ready: _measure(second, cell, when_ready))
+        _measure(first, cell, rounds.first_is_ready)
+        rounds.finish()
+        for measurer in self._waiting(cell) if rounds.reason else ():
+            measurer.open[cell].warn(
+                kind="not-in-slices",
+                message=f"the rounds of a pair ran one after the other: {rounds.reason}",
+                action="expect a wider interval of the ratio on a busy machine",
+            )
 
     def _end_if_enough(self, cell: Cell) -> None:
         """End a cell that has enough pairs, or that has a record in one run."""
@@ -215,6 +232,14 @@ class PairedRuns:
         if stop is not None:
             for measurer in waiting:
                 measurer.end(cell, Status.OK, None, stop)
+
+
+def _measure(
+    measurer: Measurer, cell: Cell, when_ready: Callable[[LiveRound], None] | None = None
+) -> None:
+    """Measure a round of an open cell in a process of its own."""
+    group = measurer.open[cell].planned.group
+    measurer.serve(group, [cell], partial(measurer.measure, when_ready=when_ready))
 
 
 def _rounds(measurer: Measurer, cell: Cell) -> Sequence[Round]:

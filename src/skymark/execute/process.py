@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -40,6 +40,7 @@ from skymark.execute.messages import (
     line_of,
 )
 from skymark.execute.seen_devices import SeenDevices
+from skymark.execute.slices import LiveRound, live_s
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.machine_watch import MachineWatch
@@ -196,6 +197,7 @@ class WorkerProcess:
         *,
         on_gpu: bool = False,
         watch: RoundWatch | None = None,
+        when_ready: Callable[[LiveRound], None] | None = None,
     ) -> MeasuredRound:
         """Have the worker measure one round.
 
@@ -209,6 +211,8 @@ class WorkerProcess:
             log: file for the library's output.
             on_gpu: whether the cell's library computes on NVIDIA GPUs.
             watch: inspects the worker while it does not answer; None for no inspection.
+            when_ready: called when the timed region can begin. It may have the region begin in
+                slices and measure another round meanwhile, whose time does not count.
 
         Raises:
             WorkerError: it failed, died, hangs or took too long.
@@ -220,8 +224,18 @@ class WorkerProcess:
         self._request(Measure(cell=cell, round=round, effort=effort))
         deadline = time.monotonic() + effort.cell_timeout_s
         sampler: TreeSampler | None = None
+        live: LiveRound | None = None
         begin, seen, machine = 0.0, ObservedRound(), None
         gpus = GpuSampler(self._process.kill, on=on_gpu)
+
+        def start(slices: tuple[()] | None = None) -> None:
+            nonlocal begin
+            assert sampler is not None
+            sampler.begin()
+            gpus.begin()
+            begin = time.monotonic()
+            self._request(Go(slices=slices))
+
         try:
             while True:
                 match event := self._receive(deadline, effort.cell_timeout_s, watch):
@@ -234,18 +248,24 @@ class WorkerProcess:
                             forked_from=next(iter(self._spared), None),
                             machine=MachineWatch(self.id),
                         )
-                        sampler.begin()
-                        gpus.begin()
-                        begin = time.monotonic()
-                        self._request(Go())
+                        if when_ready is not None:
+                            names = self._process.pid, self.id
+                            live = LiveRound(*names, self._in, start, in_slices=event.in_slices)
+                            waiting = time.monotonic()
+                            when_ready(live)
+                            deadline += time.monotonic() - waiting
+                        if not begin:
+                            start()
                     case TimedRegionEnds() if sampler is not None:
-                        wall_s = time.monotonic() - begin
+                        slices = None if live is None else live.told
+                        wall_s = time.monotonic() - begin if slices is None else live_s(slices)
                         used = gpus.end()
                         sampler.end()
-                        machine = sampler.machine_use()
+                        if slices is None:  # else the other side's processes are among others
+                            machine = sampler.machine_use()
                         resources = sampler.resources().model_copy(update={"gpus": used})
                         seen = ObservedRound(wall_s=wall_s, resources=resources)
-                        self._request(Go(seen=seen.resources))
+                        self._request(Go(seen=seen.resources, slices=slices))
                         sampler = None
                     case Failed():
                         raise WorkerError(cause_of(event), alive=True)

@@ -253,18 +253,20 @@ class SampledRegion:
 
     def __init__(self, channel: Channel) -> None:
         self.evidence: Path | None = None
+        self.slices: tuple[tuple[int, int], ...] = ()
         self._channel = channel
         self._exclude: tuple[int, ...] = ()
         self._cpu_s = 0.0
 
-    def begins(self, exclude: tuple[int, ...] = ()) -> None:
+    def begins(self, exclude: tuple[int, ...] = (), *, in_slices: bool = False) -> bool:
         """Wait until the engine is sampling, then record the present CPU time."""
         from skymark.measure.process_tree import cpu_seconds_of_tree
 
         self._exclude = exclude
-        self._channel.send(TimedRegionBegins(exclude=exclude))
-        self._channel.receive()
+        self._channel.send(TimedRegionBegins(exclude=exclude, in_slices=in_slices))
+        answer = self._channel.receive()
         self._cpu_s = cpu_seconds_of_tree(os.getpid(), exclude)
+        return isinstance(answer, Go) and answer.slices is not None
 
     def ends(self) -> Resources:
         """Return the tree's resources; the engine adds the peak of memory."""
@@ -275,7 +277,8 @@ class SampledRegion:
         cpu_s = max(0.0, used_s)
         self._channel.send(TimedRegionEnds())
         answer = self._channel.receive()
-        seen = answer.seen if isinstance(answer, Go) else Resources()
+        go = answer if isinstance(answer, Go) else Go()
+        seen, self.slices = go.seen, go.slices or ()
         return seen.model_copy(update={"cpu_s": cpu_s})
 
     def hand_over(self, evidence: Path) -> None:

@@ -148,6 +148,16 @@ def kill_tree(
     return tuple(names.values())
 
 
+def members(pid: int, marker: str) -> list[Process]:
+    """Return a process, its descendants and all that carry its marker, if they run.
+
+    Args:
+        pid: the root.
+        marker: the value of ``SKYMARK_WORKER`` that the root was started with.
+    """
+    return _Hunt(pid, marker, ()).running()
+
+
 class _Hunt:
     """Finder of a tree's processes, which remembers earlier members."""
 

@@ -42,6 +42,7 @@ class Pass:
 
     `wait_ns[k]` is the time from asking for batch k until it was usable. `indices[k]` is its
     index as it was on arrival, int64 ``[B]``. `kept` holds whole batches by number.
+    `asked_ns` holds the moments of asking, also for the batch that did not come.
     """
 
     wait_ns: list[int] = field(default_factory=list)
@@ -53,6 +54,9 @@ class Pass:
     busy_ns: int = 0
     """Part of `think_ns` in which an accelerator computed, or the consumer slept in its place."""
     complete: bool = True
+    asked_ns: list[int] = field(default_factory=list)
+    is_cut: list[bool] = field(default_factory=list)
+    """Whether the edge of a slice cut each wait; empty for a pass that was not sliced."""
     transfer: Transfer | None = None
     """Copies to an accelerator in the waits; `timed_pass` leaves it None."""
     work: StepTotals | None = None
@@ -124,7 +128,7 @@ def timed_pass(
     consume = None if consumer is None else consumer.consume
     sample = Sample(keep, copy)
     arrived: list[int] = []
-    asked: list[int] = []
+    asked = result.asked_ns
     indices = IndexBytes()
     copied, record_arrival, record_asking = indices.joined, arrived.append, asked.append
     if secret is None:

@@ -304,11 +304,19 @@ class ForeignFigures(Frozen):
 class TimedRegion(Protocol):
     """The timed region of a round: between its two ends the engine samples the process tree."""
 
-    def begins(self, exclude: tuple[int, ...] = ()) -> None:
+    slices: tuple[tuple[int, int], ...]
+    """After `ends`, the slices of a region that was cut into some: beginning and end in ns of
+    `time.perf_counter_ns`. Empty for a region in one piece."""
+
+    def begins(self, exclude: tuple[int, ...] = (), *, in_slices: bool = False) -> bool:
         """Start sampling, and return once it has begun.
 
         Args:
             exclude: processes that serve the benchmark and are not the adapter's.
+            in_slices: whether the worker's processes may be frozen in between.
+
+        Returns:
+            Whether the region is measured in slices, in turn with another process.
         """
 
     def ends(self) -> Resources:

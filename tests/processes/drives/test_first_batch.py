@@ -8,6 +8,7 @@ import pytest
 
 from skymark.model.record import Resources
 from skymark.suites.loading.drives import first_batch
+from skymark.suites.loading.drives.outcome import UnseenRegion
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.io_storage import FirstBatch
 
@@ -33,20 +34,24 @@ def test_sampling_begins_before_the_loader_is_opened(make_bench):
             seen.append("open")
             return super().open(job)
 
-    def ends():
-        seen.append("ends")
-        return Resources(peak_pss_bytes=5)
+    class Seen(UnseenRegion):
+        def begins(self, exclude=(), *, in_slices=False):
+            seen.append((exclude, in_slices))
+            return False
+
+        def ends(self):
+            seen.append("ends")
+            return Resources(peak_pss_bytes=5)
 
     outcome = first_batch.drive(
         dataclasses.replace(
             bench,
             adapter=Watched(),
             excluded_pids=(1,),
-            timed_region_begins=seen.append,
-            timed_region_ends=ends,
+            region=Seen(),
         )
     )
-    assert seen == [(1,), "open", "ends"]
+    assert seen == [((1,), False), "open", "ends"]
     assert outcome.resources.peak_pss_bytes == 5
 
 

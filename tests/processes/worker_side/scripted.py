@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from skymark.model.record import Cause, Cell, RoundResult, Verification
 from skymark.suite.contract import ObservedRound, TimedRegion
 
 STEPS = 4
+IN_SLICES = ("go on", "go on or die")
 
 
 class TakenApart:
@@ -96,12 +98,16 @@ class ScriptedRunner:
         does = str(settings.get(f"round{round}", settings.get("does", "measure")))
         helper = subprocess.Popen(["sleep", "3600"]) if does == "help" else None
         begin_s = time.monotonic()
-        region.begins(() if helper is None else (helper.pid,))
+        region.begins(() if helper is None else (helper.pid,), in_slices=does in IN_SLICES)
         inner_begin_s = time.monotonic()
+        if does in IN_SLICES:
+            self.go_on(may_die=does == "go on or die")
         held = misbehave(does)
         inner_s = time.monotonic() - inner_begin_s
         resources = region.ends()
         outer_s = time.monotonic() - begin_s
+        if does in IN_SLICES:
+            self.note("sliced", cell, round, slices=region.slices)
         del held  # not before the last sample of its memory
         if "hands-over" in settings:
             self.note("timed", cell, round, inner_s=inner_s, outer_s=outer_s)
@@ -145,8 +151,17 @@ class ScriptedRunner:
         if self.adapter == "never-closes":
             time.sleep(3600)
 
+    def go_on(self, *, may_die: bool) -> None:
+        """Work for a while; the first process that may die does so in the middle."""
+        time.sleep(0.4)
+        with suppress(FileExistsError):
+            if may_die:
+                (self.cache / "died").touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.4)
+
     def note(
-        self, do: str, cell: Cell | None = None, round: int | None = None, **more: float
+        self, do: str, cell: Cell | None = None, round: int | None = None, **more: object
     ) -> None:
         """Append a line to the journal."""
         line = {"do": do, "adapter": self.adapter, "pid": os.getpid()}

@@ -172,9 +172,9 @@ class AdapterBench:
                 settings.step_kind,
                 as_graph=settings.step_launch == "graph",
             ),
+            reads_disk=is_cold,
             whole_warm_up=is_cold or adapter.caches != "nothing",
-            timed_region_begins=region.begins,
-            timed_region_ends=region.ends,
+            region=region,
         )
         started_at = datetime.now(UTC)
         drive = importlib.import_module(f"skymark.suites.loading.drives.{scenario.drive}")

@@ -261,6 +261,13 @@ METRICS = (
         scale="linear",
     ),
     Metric(
+        name="cut_waits",
+        heading="cut waits",
+        description="waits that the edge of a slice cut; percentiles leave them out",
+        scale="linear",
+        integer=True,
+    ),
+    Metric(
         name="cores_of_consumer",
         heading="consumer's cores",
         description="cores that the consumer of the batches kept busy, its threads included",

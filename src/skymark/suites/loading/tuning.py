@@ -40,6 +40,11 @@ class LoadingLimits(Frozen):
         """Return the limits of an effort."""
         return cls.model_validate(effort.limits)
 
+    def with_other_side(self) -> LoadingLimits:
+        """Return limits for a round that is frozen half of its time, so that it runs as long."""
+        times = {"min_seconds": 2 * self.min_seconds, "max_seconds": 2 * self.max_seconds}
+        return self.model_copy(update=times)
+
     def of_effort(self) -> dict[str, float]:
         """Return the limits in an effort's form, without unset ones."""
         return self.model_dump(exclude_none=True, exclude_defaults=True)

@@ -13,6 +13,7 @@ import numpy as np
 
 from skymark.measure.consumer import work_of
 from skymark.measure.loop import Pass, end, timed_pass
+from skymark.measure.slices import Slices
 from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
 from skymark.suites.loading.drives.core_use import CoreUse
@@ -124,12 +125,17 @@ def measure(
     verified = verified or partial(verify, bench)
     warm = warm_up(bench, outcome, run, verified)
     sent = bench.sent_bytes()
-    bench.begin()
+    if bench.begin(in_slices=passes_of is None):
+        bench.limits = bench.limits.with_other_side()
     use = CoreUse()
     passes = measured_epochs(bench, run)
     use.end()
-    outcome.resources = bench.timed_region_ends()
-    if passes_of is None:
+    outcome.resources = bench.region.ends()
+    if bench.region.slices:
+        slices = Slices(bench.region.slices)
+        passes = [slices.live_part(done) for done in passes]
+        outcome.extra["cut_waits"] = sum(sum(done.is_cut) for done in passes)
+    elif passes_of is None:
         outcome.extra |= use.figures(outcome.resources.cpu_s)
     sent = bench.sent_bytes() - sent
     first = first_measured(bench, passes)

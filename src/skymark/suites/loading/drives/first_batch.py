@@ -20,7 +20,7 @@ def drive(bench: Bench) -> Outcome:
         run = epochs.run_with(bench, loader)
         warm_up = run(0, epochs.KEPT_PER_EPOCH, bench.limits.max_seconds)
         passes = [warm_up, *epochs.measured_epochs(bench, run, after_pause=False)]
-        outcome.resources = bench.timed_region_ends()
+        outcome.resources = bench.region.ends()
     for epoch, done in enumerate(passes):
         outcome.add(done, epoch=epoch, measured=epoch > 0)
         epochs.verify(bench, epoch, done)

@@ -49,7 +49,7 @@ def drive(bench: Bench) -> Outcome:
             epochs.verify(bench, len(passes) + 1, done)
             passes.append(Outline.of(done, keeps=not passes))
             memory.weigh(sum(len(index) for index in done.indices))
-        outcome.resources = bench.timed_region_ends()
+        outcome.resources = bench.region.ends()
         sent = bench.sent_bytes() - sent
     for epoch, outline in enumerate(passes, 1):
         outcome.add(outline.whole, epoch=epoch, measured=True)

@@ -21,7 +21,10 @@ from skymark.suites.loading.oracle import FetchedBytes
 from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from skymark.measure.loop import Pass
+    from skymark.suite.contract import TimedRegion
     from skymark.suites.loading.adapter import Adapter, Loader, LoadingJob
     from skymark.suites.loading.oracle import HostBatch, Verifier
     from skymark.suites.loading.tuning import LoadingLimits
@@ -36,6 +39,24 @@ class Served:
     """Returns the total bytes that the server has sent."""
 
 
+class UnseenRegion:
+    """A timed region that no engine samples. Implements `skymark.suite.contract.TimedRegion`."""
+
+    slices: tuple[tuple[int, int], ...] = ()
+
+    def begins(self, exclude: tuple[int, ...] = (), *, in_slices: bool = False) -> bool:
+        """Begin without sampling."""
+        del exclude, in_slices
+        return False
+
+    def ends(self) -> Resources:
+        """Return empty resources."""
+        return Resources()
+
+    def hand_over(self, evidence: Path) -> None:
+        """Ignore the evidence."""
+
+
 @dataclass
 class Bench:
     """One round of one cell, set up and ready to be driven."""
@@ -48,10 +69,8 @@ class Bench:
     round: int
     consumption: Consumption = field(default_factory=Consumption)
     """The use of each batch between two waits."""
-    timed_region_begins: Callable[[tuple[int, ...]], None] = lambda _: None
-    """Called by `begin`, with the processes to exclude from sampling."""
-    timed_region_ends: Callable[[], Resources] = Resources
-    """Called at the end of the region; returns the process tree's resources."""
+    region: TimedRegion = field(default_factory=UnseenRegion)
+    """The timed region, which `begin` begins and the drive ends."""
     excluded_pids: tuple[int, ...] = ()
     """Processes of the benchmark, such as the object server, and not of the library."""
     store: Served | None = None
@@ -60,14 +79,32 @@ class Bench:
     """Bytes of the largest kept batch; grows during the drive."""
     devices: set[str] = field(default_factory=set)
     """Devices of the inspected batches; grows during the drive."""
+    reads_disk: bool = False
+    """Whether the page cache is cold at the beginning."""
     whole_warm_up: bool = False
     """Whether the figures depend on a whole warm-up epoch, which fills a cache."""
     reference: str = ""
     """Reference of the adapter for a fresh process; see `registry.adapter_class`."""
 
-    def begin(self) -> None:
-        """Start sampling the process tree's resources, right before the measured part."""
-        self.timed_region_begins(self.excluded_pids)
+    def begin(self, *, in_slices: bool = False) -> bool:
+        """Start sampling the process tree's resources, right before the measured part.
+
+        Args:
+            in_slices: whether the drive can tell waits that the edge of a slice cuts.
+
+        Returns:
+            Whether the region is measured in slices.
+        """
+        can = in_slices and self.job.platform == "cpu" and self.waits_for_processors_only
+        return self.region.begins(self.excluded_pids, in_slices=can)
+
+    @property
+    def waits_for_processors_only(self) -> bool:
+        """Whether all waits end by the work of this machine's processors on data in memory.
+
+        Waits for a step, a server or a disk would go on while the processes are frozen.
+        """
+        return not self.consumption.takes_time and self.store is None and not self.reads_disk
 
     def cpu_s(self) -> float:
         """Return the total CPU seconds of the process tree."""
@@ -242,7 +279,8 @@ class Outcome:
         self.epoch += [epoch] * len(sizes)
         parts = of_ranks or (done,)
         for part in parts:
-            self.in_stream += [measured and n >= self.lead for n in range(len(part.wait_ns))]
+            whole = [not cut for cut in part.is_cut] or [True] * len(part.wait_ns)
+            self.in_stream += [measured and n >= self.lead and one for n, one in enumerate(whole)]
         if epoch == 0 and done.complete:
             self.first_epoch_elements, self.first_epoch_ns = sum(sizes), done.wall_ns
         if not measured:

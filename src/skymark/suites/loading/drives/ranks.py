@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from skymark.measure.consumer import StepTotals, Transfer
 from skymark.measure.loop import Pass
-from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
-from skymark.suites.loading.drives.outcome import Bench, Outcome
+from skymark.suites.loading.drives.outcome import Bench, Outcome, UnseenRegion
 from skymark.suites.loading.oracle import Elements, Order, RankElements, kept_content
 
 if TYPE_CHECKING:
@@ -132,9 +131,7 @@ def measure(ranks: Ranks) -> Outcome:
 def single_rank(bench: Bench, loader: FreshLoader) -> Outcome:
     """Measure a single rank with the machine for itself; end its process."""
     oracle = bench.oracle.fresh()
-    alone = dataclasses.replace(
-        bench, oracle=oracle, timed_region_begins=lambda _: None, timed_region_ends=Resources
-    )
+    alone = dataclasses.replace(bench, oracle=oracle, region=UnseenRegion())
     with loader:
         outcome = measure(Ranks(alone, [loader]))
     bench.oracle.absorb(oracle, "a single rank")

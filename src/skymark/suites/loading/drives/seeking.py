@@ -117,7 +117,7 @@ def stretch(
             bench.begin()
         fresh.run(order)
         remote = fresh.answer()
-        resources = bench.timed_region_ends() if timed else sampler.resources()
+        resources = bench.region.ends() if timed else sampler.resources()
     fresh.close()  # so that its memory is not counted for the next process
     return Stretch(remote, open_s, sampler.resources().peak_pss_bytes, resources)
 

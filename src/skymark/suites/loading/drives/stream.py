@@ -84,14 +84,23 @@ def larger_set(job: LoadingJob, batch_size: int | None, *, has_more: bool) -> st
 
 
 def stream_of_pass(done: Pass, lead: int) -> Stream:
-    """Return the stream of a pass: the part after its lead, think time included."""
+    """Return the stream of a pass: the part after its lead, think time included.
+
+    In slices, it reaches from the first wait after the lead that no edge cut to the last. The rate
+    contains the waits between them that are cut, in the time in which the processes ran: a long
+    wait is cut more often, so the rate would be too high without them.
+    """
     import numpy as np
 
-    waits = done.wait_ns[lead:]
+    end = len(done.wait_ns)
+    if done.is_cut:
+        whole = [number for number, cut in enumerate(done.is_cut) if number >= lead and not cut]
+        lead, end = (whole[0], whole[-1] + 1) if whole else (end, end)
+    waits = done.wait_ns[lead:end]
     consuming_ns, busy_ns = (
         ns * len(waits) // max(1, len(done.wait_ns)) for ns in (done.think_ns, done.busy_ns)
     )
-    elements = sum(int(np.asarray(index).size) for index in done.indices[lead:])
+    elements = sum(int(np.asarray(index).size) for index in done.indices[lead:end])
     return Stream(elements, sum(waits) + consuming_ns, busy_ns)
 
 

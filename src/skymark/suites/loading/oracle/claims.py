@@ -10,6 +10,8 @@ from skymark.model.record import Cause
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from skymark.model.record import RoundResult
 
 SLACK_S = 1.0
@@ -86,7 +88,7 @@ class ClaimedFigures(Check):
                 message=f"the worker claims {elements:g} elements in the measured epochs, and "
                 f"delivered the indices of {oracle.indexed_elements}",
             )
-        columns = zip(samples["elements"], samples["wait_ns"], samples["stream"], strict=True)
+        columns = zip(samples["elements"], samples["wait_ns"], in_stream(self.claim), strict=True)
         streamed = [(count, wait) for count, wait, counts in columns if counts]
         waited_s = sum(wait for _, wait in streamed) / self.ranks / 1e9
         most = sum(count for count, _ in streamed) / waited_s if waited_s else float("inf")
@@ -104,6 +106,24 @@ class ClaimedFigures(Check):
         return None
 
 
+def in_stream(claim: RoundResult) -> Sequence[float]:
+    """Return whether each wait belongs to a stream, whose rate the worker claims.
+
+    In slices, an epoch's stream reaches from its first wait that was not cut to the last.
+    """
+    marked = claim.samples["stream"]
+    if "cut_waits" not in claim.metrics:
+        return marked
+    ends: dict[float, tuple[int, int]] = {}
+    for number, (epoch, counts) in enumerate(zip(claim.samples["epoch"], marked, strict=True)):
+        if counts:
+            ends[epoch] = ends.get(epoch, (number, number))[0], number
+    inside = [0] * len(marked)
+    for first, last in ends.values():
+        inside[first : last + 1] = [1] * (last + 1 - first)
+    return inside
+
+
 def claimed_stream(claim: RoundResult, queued: int) -> tuple[float, int]:
     """Return the time of a round's streams in s, think time included, and the elements made in it.
 
@@ -114,7 +134,7 @@ def claimed_stream(claim: RoundResult, queued: int) -> tuple[float, int]:
         claim: claim of the worker.
         queued: batches that all queues hold.
     """
-    columns = (claim.samples[name] for name in ("elements", "stream", "epoch"))
+    columns = claim.samples["elements"], in_stream(claim), claim.samples["epoch"]
     measured = [row for row in zip(*columns, strict=True) if row[2] > 0]
     streamed = int(sum(count for count, counts, _ in measured if counts))
     made = streamed

@@ -29,6 +29,11 @@ class Consumption:
     as_graph: bool = True
     """Whether PyTorch launches a step of an image network on a GPU as one CUDA graph."""
 
+    @property
+    def takes_time(self) -> bool:
+        """Whether there is a step or a time to sleep."""
+        return self.step is not None or self.think_ns > 0
+
     def consumer(self, adapter: Adapter, job: LoadingJob) -> Consumer | None:
         """Return the consumer of a job's batches; None without consumption.
 
