@@ -55,7 +55,7 @@ class CoreTimes:
 
 @cache
 def cores_of_machine() -> tuple[float, float]:
-    """Return the cores that this process sees, and those that its quota allows; read once."""
+    """Return the visible cores of this process, and the cores that its quota allows; read once."""
     limits = limits_of()
     usable = float(limits.usable_cores or os.cpu_count() or 1)
     return usable, min(usable, limits.cpu_quota_cores or usable)
