@@ -34,7 +34,7 @@ def main() -> None:
             settings = Settings("fp32", 64, compile=False, channels_last=False, drop_text_tail=True)
             loaded = load_model(specification.model, torch.device("cpu"), 0)
             encoder = Encoder(loaded, settings)
-        opened = scorer.with_pixels(scorer.opened(specification), encoder)
+        opened = scorer.with_pixels(specification, scorer.opened(specification), encoder)
         texts = list(scorer.expected_texts(specification, opened))
         (pixels,) = opened.pixels
         ready = [
