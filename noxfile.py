@@ -169,6 +169,12 @@ def cloud_prices(session: nox.Session) -> None:
 
 
 @nox.session
+def cheats(session: nox.Session) -> None:
+    """Measure wrong and honest loaders of each kind, or of those named; list wrong verdicts."""
+    session.run("python", "-m", "tests.oracle_cells", *session.posargs)
+
+
+@nox.session
 def reference(session: nox.Session) -> None:
     """Make the pages of docs/reference from the code (seconds)."""
     session.run("python", "-m", "tests.reference_pages")

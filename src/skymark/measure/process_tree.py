@@ -6,7 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +30,7 @@ __all__ = [
     "TreeSampler",
     "cpu_seconds_of_tree",
     "kill_tree",
+    "own_bytes_of_tree",
     "pss_bytes",
     "pss_bytes_of_tree",
 ]
@@ -111,6 +114,40 @@ def pss_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int | None:
     sizes = [pss_bytes(member) for member in tree_of(pid, process_table(), exclude)]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None
+
+
+def own_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int:
+    """Return the memory of a tree that does not merely show files: anonymous and shared memory.
+
+    Memory that processes share counts once for each.
+
+    Args:
+        pid: the root of the tree.
+        exclude: processes left out, with everything below them.
+    """
+    kib = 0
+    for member in tree_of(pid, process_table(), exclude):
+        with suppress(OSError):  # it has just ended
+            lines = Path(f"/proc/{member}/status").read_text().splitlines()
+            fields = dict(line.split(":", 1) for line in lines)
+            kib += sum(int(fields.get(name, "0").split()[0]) for name in ("RssAnon", "RssShmem"))
+    return kib * 1024
+
+
+def queued_seconds_of_tree(pid: int) -> float:
+    """Return the time that the threads of a tree were ready to run while others had the processors.
+
+    Linux only; 0 where the kernel does not count it. Threads that have ended do not count.
+
+    Args:
+        pid: the root of the tree.
+    """
+    queued_ns = 0
+    for member in tree_of(pid, process_table(), ()):
+        for task in Path(f"/proc/{member}/task").glob("*/schedstat"):
+            with suppress(OSError):  # it has just ended
+                queued_ns += int(task.read_text().split()[1])
+    return queued_ns / 1e9
 
 
 class TreeSampler:

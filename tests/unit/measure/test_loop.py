@@ -232,6 +232,7 @@ def test_making_a_batch_usable_is_in_its_wait():
     class Slow(Receiver):
         def receive(self, batch):
             bench.now += 5_000
+            return batch
 
     assert bench.run(receiver=Slow()).wall_ns == 40 * 5_010
 

@@ -158,6 +158,7 @@ class AdapterBench:
             shuffle=adapter.shuffle_kind(job),
             allowed_short_batches=job.workers * adapter.short_batch_per_worker,
             mixing=adapter.mixing,
+            seeded="seeded" in adapter.abilities,
         )
         file = self._new_evidence()
         bench = Bench(

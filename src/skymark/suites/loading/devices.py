@@ -50,7 +50,7 @@ def fields_for_model(batch: Mapping[str, Any]) -> dict[str, Any]:
 def on_host(value: Any) -> Any:
     """Return an array that NumPy can copy: NumPy cannot copy PyTorch's arrays from a device."""
     torch = sys.modules.get("torch")
-    return value.cpu() if torch and isinstance(value, torch.Tensor) else value
+    return value.detach().cpu() if torch and isinstance(value, torch.Tensor) else value
 
 
 def _devices_of(value: Any) -> Iterator[str]:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from skymark.measure.consumer import work_of
-from skymark.measure.loop import Pass, end, timed_pass
+from skymark.measure.loop import FOREVER_NS, Pass, end, timed_pass
 from skymark.measure.slices import Slices
 from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
 from skymark.suites.loading.drives.core_use import CoreUse
+from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder, RemotePass
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
-from skymark.suites.loading.drives.stream import FEWEST_EPOCHS
+from skymark.suites.loading.drives.stream import FEWEST_EPOCHS, queued_batches
 from skymark.suites.loading.drives.warm_up import Enough, least_batches
 from skymark.suites.loading.oracle import CpuTime, Elements, Order, kept_content, stream_of
-from skymark.suites.loading.oracle.arrival import Arrivals
-from skymark.suites.loading.oracle.order import ENOUGH
+from skymark.suites.loading.oracle.arrival import Arrivals, NotingArrivals
+from skymark.suites.loading.oracle.cost import FirstCost, PauseTime
+from skymark.suites.loading.oracle.order import ENOUGH, SameOrder
+from skymark.suites.loading.step.consumption import Consumption
 from skymark.suites.loading.tuning import EVERY_ELEMENT
 
 if TYPE_CHECKING:
@@ -56,6 +60,8 @@ def drive(bench: Bench) -> Outcome:
     outcome, (first, *_) = measured(bench, enough_for(bench))
     if bench.round == 0 and bench.job.shuffle:
         check_seed(bench, first)
+        if bench.reference and not bench.is_shipped:
+            check_elsewhere(bench, first)
         if bench.job.scenario.mixture is not None:
             check_again(bench, first)
     return outcome
@@ -65,22 +71,65 @@ def measured(bench: Bench, enough: Enough | None = None) -> tuple[Outcome, list[
     """Open a loader, measure and verify its epochs, and close it; see `measure` and `run_with`."""
     with bench.opened() as (loader, setup_s):
         outcome = bench.outcome(setup_s)
-        return outcome, measure(bench, outcome, run_with(bench, loader, enough))
+        middle, summary = Middle(bench), bench.summary
+        note = Note(middle.notes, summary.add)
+        passes = measure(bench, outcome, run_with(bench, loader, enough, note))
+        bench.oracle.check(*summary.check(0, stream_of(passes[0].indices)))
+        if not bench.whole_warm_up:
+            bench.oracle.check(*middle.cost(passes[0], outcome.sampled_elements))
+        return outcome, passes
 
 
-def run_with(bench: Bench, loader: Loader, enough: Enough | None = None) -> RunEpoch:
+class Note(NamedTuple):
+    """What to do with the batches of epoch 0, outside the clock."""
+
+    after: Mapping[int, Callable[[], None]]
+    """Functions by the number of a batch."""
+    every: Callable[[Batch], None]
+    """Called with every batch."""
+
+
+class Middle:
+    """The CPU time of the middle half of epoch 0, when libraries have started and compiled."""
+
+    def __init__(self, bench: Bench) -> None:
+        batches = batches_holding(bench.job, bench.job.scenario.epoch_elements)
+        self._bench = bench
+        self._between = batches // 4, batches - batches // 4 - 1
+        self._cpu_s: list[float] = []
+        self.notes = dict.fromkeys(self._between, self._note)
+        """Functions to call after certain batches of epoch 0."""
+
+    def _note(self) -> None:
+        self._cpu_s.append(self._bench.cpu_s())
+
+    def cost(self, first: Pass, elements: int) -> Iterator[FirstCost]:
+        """Yield the check that compares it with the elements of the measured epochs."""
+        begin, end = self._between
+        if len(self._cpu_s) == 2:
+            of_middle = sum(map(len, first.indices[begin + 1 : end + 1]))
+            yield FirstCost(self._cpu_s[1] - self._cpu_s[0], of_middle, elements)
+
+
+def run_with(
+    bench: Bench,
+    loader: Loader,
+    enough: Enough | None = None,
+    note: Note | None = None,
+) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process.
 
     Args:
         bench: set up for the round.
         loader: open loader.
         enough: sufficient part of epoch 0, if its time is too short; None for all of it.
+        note: what to do with the batches of epoch 0, outside the clock.
     """
     consumer = bench.consumption.consumer(bench.adapter, bench.job)
     least = least_batches(fewest_batches(bench), int((bench.limits.max_seconds + GRACE_S) * 1e9))
 
     def run(epoch: int, kept: int, seconds: float) -> Pass:
-        arrivals = Arrivals()
+        arrivals = NotingArrivals(*note) if note and epoch == 0 else Arrivals()
         places: set[str] = set()
         most_ns = int(seconds * 1e9)
         part = enough if epoch == 0 else None
@@ -127,6 +176,7 @@ def measure(
     sent = bench.sent_bytes()
     if bench.begin(in_slices=passes_of is None):
         bench.limits = bench.limits.with_other_side()
+    outcome.pause_ends(bench.cpu_s())
     use = CoreUse()
     passes = measured_epochs(bench, run)
     use.end()
@@ -144,6 +194,9 @@ def measure(
         outcome.add(done, epoch, measured=epoch >= first, of_ranks=of_ranks)
         verified(epoch, done)
     bench.oracle.check(CpuTime(outcome.resources.cpu_s, outcome.sampled_elements))
+    if bench.adapter.works_ahead == "queues":
+        held = queued_batches(bench.job) * bench.job.world * bench.job.batch_size
+        bench.oracle.check(PauseTime(outcome.pause_cpu_s, held, outcome.sampled_elements))
     bench.check_fetched(sent, outcome.sampled_elements)
     return [warm, *passes]
 
@@ -153,7 +206,8 @@ def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch, verified: Verify) -> 
     kept = batches_holding(bench.job, bench.limits.verified_elements // bench.job.world)
     begin_s = bench.cpu_s()
     first = run(0, kept, bench.limits.max_seconds)
-    outcome.first_epoch_cpu_s = bench.cpu_s() - begin_s
+    outcome.pause_begins(bench.cpu_s())
+    outcome.first_epoch_cpu_s = outcome.cpu_s_at_pause - begin_s
     outcome.add(first, epoch=0, measured=False)
     verified(0, first)
     return first
@@ -270,6 +324,20 @@ def check_seed(bench: Bench, first: Pass) -> None:
             f"the order does not depend on the seed: seeds {bench.job.seed} and {other.seed} gave "
             "the same order",
         )
+
+
+def check_elsewhere(bench: Bench, first: Pass) -> None:
+    """Require the same order in a fresh process, with another random state of Python."""
+    order = PassOrder(0, 0, FOREVER_NS, most=batches_holding(bench.job, ENOUGH))
+    other_hash = "0" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    with FreshLoader(bench.reference, {"PYTHONHASHSEED": other_hash}) as fresh:
+        fresh.answer()
+        fresh.open(bench.job, Consumption())
+        fresh.answer()
+        fresh.run(order)
+        there: RemotePass = fresh.answer()
+    streams = stream_of(first.indices), stream_of(there.done.indices)
+    bench.oracle.check(SameOrder(*streams, "in a fresh process"))
 
 
 def check_again(bench: Bench, first: Pass) -> None:

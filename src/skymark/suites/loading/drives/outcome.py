@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from skymark.suites.loading.delivery.loader import opened
 from skymark.suites.loading.devices import HOST
 from skymark.suites.loading.drives.stream import Stream, has_stream, lead_of, stream_of_ranks
 from skymark.suites.loading.oracle import FetchedBytes
+from skymark.suites.loading.oracle.summaries import Summary
 from skymark.suites.loading.step.consumption import Consumption
 
 if TYPE_CHECKING:
@@ -86,6 +88,11 @@ class Bench:
     reference: str = ""
     """Reference of the adapter for a fresh process; see `registry.adapter_class`."""
 
+    @cached_property
+    def summary(self) -> Summary:
+        """The sums of the elements of epoch 0."""
+        return Summary(self.job)
+
     def begin(self, *, in_slices: bool = False) -> bool:
         """Start sampling the process tree's resources, right before the measured part.
 
@@ -107,8 +114,8 @@ class Bench:
         return not self.consumption.takes_time and self.store is None and not self.reads_disk
 
     def cpu_s(self) -> float:
-        """Return the total CPU seconds of the process tree."""
-        return cpu_seconds_of_tree(os.getpid(), self.excluded_pids)
+        """Return the total CPU seconds of the process tree, without those of the summary."""
+        return cpu_seconds_of_tree(os.getpid(), self.excluded_pids) - self.summary.cpu_s
 
     def sent_bytes(self) -> int:
         """Return the total bytes that the object server has sent; 0 without one."""
@@ -138,6 +145,11 @@ class Bench:
             )
 
     @property
+    def is_shipped(self) -> bool:
+        """Whether the adapter is one of skymark's own, whose orders its tests compare."""
+        return type(self.adapter).__module__.startswith("skymark.")
+
+    @property
     def lead(self) -> int:
         """The number of batches at an epoch's start before its stream."""
         return 0 if self.adapter.works_ahead == "epoch" else lead_of(self.job)
@@ -155,7 +167,7 @@ class Bench:
     def opened(self) -> Iterator[tuple[Loader, float]]:
         """Open a loader for the bench's job and close it at the end; yields it and `setup_s`."""
         begin = time.perf_counter()
-        loader = opened(self.adapter, self.job)
+        loader = opened(self.adapter, replace(self.job))  # a copy, which nobody else reads
         try:
             yield loader, time.perf_counter() - begin
         finally:
@@ -209,11 +221,25 @@ class Outcome:
     resources: Resources = field(default_factory=Resources)
     extra: dict[str, float] = field(default_factory=dict)
 
+    pause_cpu_s: float = 0.0
+    """CPU time of the loader between the warm-up and the measured epochs, while no clock ran."""
+    cpu_s_at_pause: float = 0.0
+
     def __post_init__(self) -> None:
         self.measured_from = 1
         """Number of the first measured epoch."""
         self._kept_elements = 0
         self._kept_bytes = 0
+        self._own_s = 0.0
+
+    def pause_begins(self, cpu_s: float) -> None:
+        """Note the CPU time of the process tree at the end of the warm-up."""
+        self.cpu_s_at_pause, self._own_s = cpu_s, time.thread_time()
+
+    def pause_ends(self, cpu_s: float) -> None:
+        """Note it before the measured epochs, and take off this thread's, which is skymark's."""
+        own_s = time.thread_time() - self._own_s
+        self.pause_cpu_s = max(0.0, cpu_s - self.cpu_s_at_pause - own_s)
 
     @property
     def samples(self) -> dict[str, tuple[int, ...]]:

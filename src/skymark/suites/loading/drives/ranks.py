@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from skymark.measure.consumer import StepTotals, Transfer
 from skymark.measure.loop import Pass
+from skymark.measure.process_tree import TreeSampler, queued_seconds_of_tree
+from skymark.model.record import Resources
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder
 from skymark.suites.loading.drives.outcome import Bench, Outcome, UnseenRegion
 from skymark.suites.loading.oracle import Elements, Order, RankElements, kept_content
+from skymark.suites.loading.oracle.cost import SingleRank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +45,9 @@ def drive(bench: Bench) -> Outcome:
         ranks = Ranks(bench, loaders[:world])
         outcome = measure(ranks)
     each = [ranks.outcome(rank) for rank in range(world)]
-    together_per_s, single, *of_ranks = rates([outcome, alone or outcome, *each])
+    if alone is not None:
+        check_alone(bench, *alone, outcome, world)
+    together_per_s, single, *of_ranks = rates([outcome, alone[0] if alone else outcome, *each])
     outcome.extra |= {"fresh_import_s": import_s, "single_rank_samples_per_s": single}
     if single:
         outcome.extra["scaling_efficiency"] = together_per_s / (world * single)
@@ -103,12 +108,13 @@ class Ranks:
         for remote in self.passes[epoch]:
             oracle.check_arrivals(epoch, remote.arrival_fault)
         done = self.passes_of(epoch)
-        oracle.check(RankElements(epoch, [rank.indices for rank in done]))
+        whole = all(rank.complete for rank in done)
+        oracle.check(RankElements(epoch, [rank.indices for rank in done], whole))
         oracle.check(
             Elements(
                 epoch,
                 [index for rank in done for index in rank.indices],
-                complete=all(rank.complete for rank in done),
+                complete=whole,
                 batch_size=bench.job.batch_size,
                 streams=len(done),
             )
@@ -128,14 +134,73 @@ def measure(ranks: Ranks) -> Outcome:
     return outcome
 
 
-def single_rank(bench: Bench, loader: FreshLoader) -> Outcome:
-    """Measure a single rank with the machine for itself; end its process."""
+class RankRegion(UnseenRegion):
+    """The timed region of a single rank, sampled from here.
+
+    Args:
+        pid: process of the rank.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._sampler = pid, TreeSampler(pid)
+        self.queued_s = 0.0
+        """Time that it waited for processors that others used."""
+
+    def begins(self, exclude: tuple[int, ...] = (), *, in_slices: bool = False) -> bool:
+        """Begin sampling."""
+        self.queued_s = -queued_seconds_of_tree(self._pid)
+        self._sampler.begin()
+        return super().begins(exclude, in_slices=in_slices)
+
+    def ends(self) -> Resources:
+        """Return the rank's resources."""
+        self._sampler.end()
+        self.queued_s += queued_seconds_of_tree(self._pid)
+        return self._sampler.resources()
+
+
+def single_rank(bench: Bench, loader: FreshLoader) -> tuple[Outcome, float]:
+    """Measure a single rank with the machine for itself; end its process.
+
+    Returns:
+        Its outcome, and the time in s that it waited for processors that others used.
+    """
     oracle = bench.oracle.fresh()
-    alone = dataclasses.replace(bench, oracle=oracle, region=UnseenRegion())
+    region = RankRegion(loader.pid)
+    alone = dataclasses.replace(bench, oracle=oracle, region=region)
     with loader:
         outcome = measure(Ranks(alone, [loader]))
     bench.oracle.absorb(oracle, "a single rank")
-    return outcome
+    return outcome, region.queued_s
+
+
+def check_alone(
+    bench: Bench, alone: Outcome, queued_s: float, together: Outcome, world: int
+) -> None:
+    """Compare the single rank with the ranks that it is the measure of.
+
+    Args:
+        bench: bench of the round.
+        alone: the single rank.
+        queued_s: time that it waited for processors that others used.
+        together: all ranks.
+        world: number of ranks.
+    """
+    rate, all_rates = alone.samples_per_s, together.samples_per_s
+    if not (rate and all_rates and alone.resources.cpu_s and together.resources.cpu_s):
+        return  # without a stream, the start of processes decides
+    rank_rate = all_rates / world
+    cost = alone.resources.cpu_s / alone.sampled_elements
+    rank_cost = together.resources.cpu_s / together.sampled_elements
+    kept_from = queued_s / (alone.timed_ns / 1e9)
+    bench.oracle.check(
+        SingleRank(
+            cpu_s=alone.resources.cpu_s,
+            cost=cost / rank_cost,
+            rate=rate / (1 - min(kept_from, 0.5)) / rank_rate,
+            cores=(cost * rate + kept_from) / (rank_cost * rank_rate),
+        )
+    )
 
 
 def together(ranks: Sequence[RemotePass]) -> Pass:

@@ -21,12 +21,14 @@ from skymark.suites.loading.oracle.evidence import Evidence
 from skymark.suites.loading.oracle.oracle import Declared, Oracle, Verifier
 from skymark.suites.loading.oracle.order import Order
 from skymark.suites.loading.oracle.reference import HostBatch, to_host
+from skymark.suites.loading.oracle.summaries import EveryElement
 
 __all__ = [
     "Content",
     "CpuTime",
     "Declared",
     "Elements",
+    "EveryElement",
     "Evidence",
     "FetchedBytes",
     "HostBatch",

@@ -18,12 +18,27 @@ CAST_EVIDENCE = 64
 """Number of values without low mantissa bits that is no coincidence."""
 
 
+SYSTEMATIC = 0.5
+"""Largest share of the squared differences that a shift or a factor may explain."""
+
+NOTICEABLE = 0.25
+"""Least root mean square of such differences, as a share of the tolerance."""
+
+LEAST_LEVELS = 0.5
+"""Least number of different values, as a share of the reference's."""
+
+SAMPLED_VALUES = 1 << 15
+"""Values by which a shift, a factor and the number of levels are estimated."""
+
+
 class Tolerance(NamedTuple):
     """Absolute differences allowed in floating-point fields."""
 
     largest: float
     mean: float | None = None
     """On average in any one element, where that is limited too."""
+    is_native: bool = False
+    """Whether it is that of a library's own operators, whose differences must be of no system."""
 
 
 class Difference(NamedTuple):
@@ -123,7 +138,37 @@ def _compare_floats(name: str, got: Array, want: Array, tolerance: Tolerance) ->
             f"(tolerance {tolerance.largest:.3g})"
         )
         return Comparison(Cause(kind="content", message=message))
-    return Comparison(cast_fault(name, got, want), largest)
+    fault = cast_fault(name, got, want)
+    if tolerance.is_native:
+        fault = fault or _distortion(name, got, want, tolerance)
+    return Comparison(fault, largest)
+
+
+def _distortion(name: str, got: Array, want: Array, tolerance: Tolerance) -> Cause | None:
+    """Look for values that are shifted or scaled, or have fewer levels, within the tolerance."""
+    step = max(1, want.size // SAMPLED_VALUES)
+    here, there = (values.reshape(-1)[::step].astype(np.float64) for values in (got, want))
+    apart = here - there
+    size = float(np.sqrt(np.mean(apart**2))) if apart.size and np.isfinite(apart).all() else 0.0
+    if size > NOTICEABLE * (tolerance.mean or tolerance.largest):
+        basis = np.stack([np.ones_like(there), there], axis=1)
+        factors = np.linalg.lstsq(basis, apart, rcond=None)[0]
+        left = float(np.mean((apart - basis @ factors) ** 2)) / size**2
+        if left < 1 - SYSTEMATIC:
+            return Cause(
+                kind="content",
+                message=f"field {name!r} is the reference's times {1 + factors[1]:.4g} plus "
+                f"{factors[0]:.3g}: a library's own operators may round otherwise, but not shift "
+                "or scale",
+            )
+    levels, wanted = (len(np.unique(values)) for values in (here, there))
+    if levels >= LEAST_LEVELS * wanted or wanted < CAST_EVIDENCE:
+        return None
+    return Cause(
+        kind="precision",
+        message=f"field {name!r} was cast to lower precision: {levels} different values in a "
+        f"sample of {here.size}, where the reference has {wanted}",
+    )
 
 
 def _nan_fault(name: str, got: Array, want: Array) -> Cause | None:

@@ -63,6 +63,7 @@ class Content(Check):
         oracle.reference_s = min(oracle.reference_s, element_s)
         expected = oracle.reference.batch_of(self.epoch, elements)
         oracle.content_elements += len(indices)
+        oracle.kept_bytes += sum(value.nbytes for value in delivered.values() if self.epoch)
         oracle.fields = tuple(sorted(expected))
         return (
             self._mixed_buckets(elements, oracle.scenario)
@@ -164,6 +165,6 @@ def tolerance_of(oracle: Oracle, want: Array, single: Array | None = None) -> To
     if want.dtype.kind != "f":
         return Tolerance(0.0)
     if oracle.declared.native:
-        return Tolerance(scenario.native_tolerance, scenario.native_mean_tolerance)
+        return Tolerance(scenario.native_tolerance, scenario.native_mean_tolerance, is_native=True)
     spread = None if single is None else difference(single, want)
     return rounding_tolerance(scenario.roundings, want, spread)

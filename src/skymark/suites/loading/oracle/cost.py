@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from skymark.model.record import Cause
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 
-LEAST_SHARE = 0.5
+LEAST_SHARE = 0.8
 """Least share of the reference's CPU time per element, for adapters that run its functions. Seven
 scenarios with media in five such libraries took 1.0 of it or more. Cached decoded batches of images
 take 0.5 to 0.9, depending on the scenario."""
+
+LEAST_STREAM_SHARE = 0.5
+"""The same for the time of a stream, of which the queues have made a part before."""
 
 LEAST_NATIVE_SHARE = 0.25
 """Least share for a library's own operators; DALI and TensorFlow take 0.9 and more."""
@@ -23,16 +26,56 @@ LEAST_FETCHED = 0.5
 fetched ahead."""
 
 
-def least_s(oracle: Oracle, elements: int) -> float | None:
+LEAST_OF_FIRST = 0.6
+"""Least share of the CPU time per element that the middle of the first epoch took."""
+
+LEAST_CPU_S = 0.1
+"""Least CPU time that tells anything, counted in ticks of 10 ms for each ended process."""
+
+LEAST_FIRST_CPU_S = 0.03
+"""The same in the middle of an epoch, where processes rarely end."""
+
+FILLINGS = 4
+"""Fillings of the queues that a library may hold beyond what was asked for, in pipes or unfinished:
+Grain holds two."""
+
+MADE_IN_PAUSE = 0.1
+"""Largest share of the measured elements that may be made in a pause besides."""
+
+LEAST_ALONE = 0.7
+"""Least rate and cores of a single rank, as shares of what each of several ranks has. It has more
+where it need not share the processors."""
+
+LEAST_ALONE_CPU_S = 0.3
+"""Least CPU time of a single rank beside which the start of its processes is little."""
+
+MOST_ALONE = 1.5
+"""Largest CPU time per element of a single rank, as such a share."""
+
+LEAST_STORED = 4 << 20
+"""Bytes of the smallest data set that a process has no room for in memory freed before."""
+
+LEAST_HELD = 0.8
+"""Least share of the data set that an eager loader holds in memory at its first batch."""
+
+
+def least_s(oracle: Oracle, elements: int, least_share: float) -> float | None:
     """Return the least CPU seconds in which elements can be made on this machine.
 
-    None if elements need no decoding of their own, or the reference's time is too short to measure.
+    None if a library's operators work on whole batches, or the reference's time is too short to
+    measure.
+
+    Args:
+        oracle: which has compared elements.
+        elements: their number.
+        least_share: least share of the reference's time for adapters that run its functions.
     """
     keeps = oracle.declared.caches in {"decoded", "finished"}
-    is_work = oracle.scenario.encoded_media and not keeps and oracle.content_elements > 0
+    is_own = oracle.scenario.encoded_media or not oracle.declared.native
+    is_work = is_own and not keeps and oracle.content_elements > 0
     if not is_work or not elements or oracle.reference_s < LEAST_MEASURED_S:
         return None
-    share = LEAST_NATIVE_SHARE if oracle.declared.native else LEAST_SHARE
+    share = LEAST_NATIVE_SHARE if oracle.declared.native else least_share
     return share * oracle.reference_s * elements
 
 
@@ -49,7 +92,7 @@ class CpuTime(Check):
     def fault(self, oracle: Oracle) -> Cause | None:
         """Look for elements that were delivered without the CPU time to make them."""
         cpu_s = self.cpu_s if oracle.seen_cpu_s is None else oracle.seen_cpu_s
-        needed_s = least_s(oracle, self.elements)
+        needed_s = least_s(oracle, self.elements, LEAST_SHARE)
         if cpu_s is None or needed_s is None or cpu_s >= needed_s:
             return None
         whole_s = oracle.reference_s * self.elements
@@ -59,6 +102,109 @@ class CpuTime(Check):
             f"per element, and this work needs {needed_s / whole_s:.0%} at least: the loader kept "
             "results of an earlier epoch; if it does so by design, its adapter must declare "
             "`caches`",
+        )
+
+
+@dataclass(frozen=True)
+class FirstCost(Check):
+    """The measured epochs took about the CPU time per element of the first epoch."""
+
+    cpu_s: float
+    """CPU time of a part of epoch 0."""
+    elements: int
+    """Elements of that part."""
+    measured_elements: int
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Look for work that was done in the first epoch only."""
+        is_known = oracle.declared.caches == "nothing" and self.cpu_s >= LEAST_FIRST_CPU_S
+        if not is_known or oracle.seen_cpu_s is None or not self.measured_elements:
+            return None
+        first_s = self.cpu_s / self.elements
+        share = oracle.seen_cpu_s / self.measured_elements / first_s
+        if share >= LEAST_OF_FIRST:
+            return None
+        return Cause(
+            kind="kept-work",
+            message=f"the measured epochs took {share:.0%} of the CPU time per element of epoch 0: "
+            "the loader kept results of an earlier epoch; if it does so by design, its adapter "
+            "must declare `caches`",
+        )
+
+
+@dataclass(frozen=True)
+class PauseTime(Check):
+    """While no clock ran, the loader filled its queues and made no more batches."""
+
+    cpu_s: float
+    """CPU time of the loader in the pause."""
+    queued: int
+    """Elements that the queues hold."""
+    elements: int
+    """Elements delivered in the measured epochs."""
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Look for a pause in which more elements were made than the queues hold."""
+        if not oracle.seen_cpu_s or not self.elements or self.cpu_s < LEAST_CPU_S:
+            return None
+        made = self.cpu_s / oracle.seen_cpu_s * self.elements
+        if made <= FILLINGS * self.queued + MADE_IN_PAUSE * self.elements:
+            return None
+        return Cause(
+            kind="worked-ahead",
+            message=f"the loader had the CPU time for {made:,.0f} elements while no clock ran, and "
+            f"its queues hold {self.queued:,}; if it works ahead by design, its adapter must "
+            "declare `works_ahead`",
+        )
+
+
+@dataclass(frozen=True)
+class SingleRank(Check):
+    """A single rank works as one of several does, so that efficiency is relative to its best.
+
+    The figures are shares of those of each of several ranks.
+    """
+
+    cpu_s: float
+    """CPU time of the single rank."""
+    cost: float
+    """CPU time per element."""
+    rate: float
+    """Elements per second in which it was not kept from the processors."""
+    cores: float
+    """Processors that it used or was ready to use."""
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Look for a single rank that is slow."""
+        del oracle
+        slow = min(self.rate, self.cores) < LEAST_ALONE or self.cost > MOST_ALONE
+        if not slow or self.cpu_s < LEAST_ALONE_CPU_S:
+            return None
+        return Cause(
+            kind="slow-single-rank",
+            message=f"a single rank had {self.rate:.0%} of the rate of each of several ranks, "
+            f"{self.cores:.0%} of its processors and {self.cost:.0%} of its CPU time per element: "
+            "it must work as they do, because the scaling efficiency is relative to it",
+        )
+
+
+@dataclass(frozen=True)
+class HeldInMemory(Check):
+    """An eager loader holds the data set in memory when its first batch arrives."""
+
+    grown_bytes: int
+    """Growth of the process tree's own memory since before the loader was opened."""
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Look for a loader that has not loaded everything."""
+        columns = (oracle.dataset.column(column.name) for column in oracle.dataset.columns)
+        stored = sum(values.nbytes for values in columns)
+        if stored < LEAST_STORED or self.grown_bytes >= LEAST_HELD * stored:
+            return None
+        return Cause(
+            kind="not-eager",
+            message=f"the loader's memory had grown by {self.grown_bytes:,} bytes at its first "
+            f"batch, and the data set has {stored:,}: an eager loader loads everything before",
         )
 
 
@@ -74,7 +220,7 @@ class StreamTime(Check):
 
     def fault(self, oracle: Oracle) -> Cause | None:
         """Look for a stream that was made while epochs restarted."""
-        needed_s = least_s(oracle, self.elements)
+        needed_s = least_s(oracle, self.elements, LEAST_STREAM_SHARE)
         if needed_s is None or self.stream_s >= needed_s / self.cores:
             return None
         return Cause(

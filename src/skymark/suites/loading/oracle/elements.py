@@ -24,6 +24,13 @@ OFF_SCHEDULE = 2
 STRETCHES = 8
 """Equal parts of an epoch. In each, every source must have its share."""
 
+UNEVEN_RANKS = 0.1
+"""Largest difference between the ranks' numbers of elements, as a share of an even one, besides a
+batch."""
+
+UNEVEN_SHARDS = 0.5
+"""The same where ranks share out whole shards."""
+
 LARGEST_SPREAD = 2
 """Largest allowed difference between the most and the least deliveries of one source's elements in
 an epoch, if each worker goes through a share of its own. Workers need not be equally far."""
@@ -67,6 +74,7 @@ class Elements(Check):
     def fault(self, oracle: Oracle) -> Cause | None:
         """Count the epoch and its elements, and return the first of its faults."""
         oracle.epochs += 1
+        oracle.was_stopped |= not self.complete
         batches, total = flat_indices(self.indices), len(oracle.dataset)
         if not batches:
             message = f"epoch {self.epoch} delivered no batch at all"
@@ -92,18 +100,18 @@ class Elements(Check):
         return None
 
     def _odd_batch(self, batches: list[Array], oracle: Oracle) -> Cause | None:
-        """Look for batches of another size. Batches of length buckets may be short anywhere."""
-        size = self.batch_size
-        if size is None:
+        """Look for batches of another size. Each length bucket may end with a short batch."""
+        if self.batch_size is None:
             return None
+        size, boundaries = oracle.batch_size or self.batch_size, oracle.scenario.bucket_boundaries
         if (largest := max(map(len, batches))) > size:
             return Cause(
                 kind="batch-size",
                 message=f"a batch has {largest} elements, and should have {size}",
             )
         short = [number for number, batch in enumerate(batches[:-1]) if len(batch) != size]
-        allowed_short = self.streams * (1 + oracle.declared.allowed_short_batches) - 1
-        if len(short) <= allowed_short or oracle.scenario.bucket_boundaries:
+        ends = self.streams * (1 + oracle.declared.allowed_short_batches) * (1 + len(boundaries))
+        if len(short) < ends:
             return None
         return Cause(
             kind="batch-size",
@@ -172,14 +180,34 @@ class Elements(Check):
 
 @dataclass(frozen=True)
 class RankElements(Check):
-    """No rank delivers an element that another rank delivers."""
+    """No rank delivers an element that another rank delivers, and all deliver as many."""
 
     epoch: int
     ranks: Sequence[Sequence[Any]]
     """Per rank, the ``index`` array of each batch."""
+    complete: bool = False
+    """Whether the epoch ran to its end on every rank."""
 
     def fault(self, oracle: Oracle) -> Cause | None:
-        """Look for elements that two ranks delivered."""
+        """Look for elements that two ranks delivered, and for unequal shares."""
+        return self._foreign(oracle) or self._uneven(oracle)
+
+    def _uneven(self, oracle: Oracle) -> Cause | None:
+        """Look for unequal shares of a whole epoch."""
+        sizes = [sum(map(len, indices)) for indices in self.ranks]
+        largest = max((len(index) for rank in self.ranks for index in rank), default=0)
+        share = UNEVEN_SHARDS if "shards" in oracle.declared.shuffle else UNEVEN_RANKS
+        allowed = share * sum(sizes) / len(sizes) + largest
+        if not self.complete or max(sizes) - min(sizes) <= allowed:
+            return None
+        return Cause(
+            kind="uneven-ranks",
+            message=f"in epoch {self.epoch} rank {sizes.index(max(sizes))} delivered {max(sizes)} "
+            f"elements, and rank {sizes.index(min(sizes))} {min(sizes)}: ranks share the data "
+            "equally, because a training step waits for the slowest",
+        )
+
+    def _foreign(self, oracle: Oracle) -> Cause | None:
         total = len(oracle.dataset)
         owner = np.full(total, -1)
         for rank, indices in enumerate(self.ranks):

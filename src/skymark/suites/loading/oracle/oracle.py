@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
 
 from skymark.model.record import Cause, Verification
@@ -26,6 +27,8 @@ class Declared(NamedTuple):
     """Allowed short batches before the last: one per worker if each has a tail."""
     mixing: Mixing = "draws"
     """How sources are picked in a scenario that mixes some."""
+    seeded: bool = False
+    """Whether a seed gives one order, whichever process it is in."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,19 @@ class Oracle(Verifier):
     declared: Declared = field(default_factory=Declared)
     seen_cpu_s: float | None = None
     """CPU seconds of the measured epochs by the engine's measurement; None without one."""
+    batch_size: int | None = None
+    """The size of batches that the cell asks for; None to trust the drive."""
+    known_sums: Path | None = None
+    """File of the reference's sums of epoch 0 (`oracle.summaries`); None to compare none."""
     cause: Cause | None = field(default=None, init=False)
     """The first fault."""
     epochs: int = field(default=0, init=False)
     indexed_elements: int = field(default=0, init=False)
     content_elements: int = field(default=0, init=False)
+    kept_bytes: int = field(default=0, init=False)
+    """Bytes of the compared batches of measured epochs."""
+    was_stopped: bool = field(default=False, init=False)
+    """Whether any epoch was stopped before its end."""
     reference_s: float = field(default=float("inf"), init=False)
     """Least CPU seconds per element that the reference took for a batch."""
     max_difference: float | None = field(default=None, init=False)
@@ -107,6 +118,8 @@ class Oracle(Verifier):
     fields: tuple[str, ...] = field(default=(), init=False)
     streams: dict[int, tuple[int, Array]] = field(default_factory=dict, init=False)
     """Per rank the latest epoch that was to be shuffled, and its elements in order."""
+    first_streams: dict[int, Array] = field(default_factory=dict, init=False)
+    """Per rank the elements of epoch 0 in order."""
     moved_places: int = field(default=0, init=False)
     """Sum of the distances of elements from their places in storage, over all shuffled epochs."""
     uniform_places: int = field(default=0, init=False)
@@ -135,13 +148,15 @@ class Oracle(Verifier):
             scenario = replace(scenario, seed=seed)
         if allowed_short_batches is not None:
             declared = declared._replace(allowed_short_batches=allowed_short_batches)
-        return Oracle(scenario, self.dataset, declared)
+        return Oracle(scenario, self.dataset, declared, batch_size=self.batch_size)
 
     def absorb(self, other: Oracle, context: str) -> None:
         """Add another oracle's counts, and its fault, if any, with the context."""
         self.epochs += other.epochs
         self.indexed_elements += other.indexed_elements
         self.content_elements += other.content_elements
+        self.kept_bytes += other.kept_bytes
+        self.was_stopped |= other.was_stopped
         self.reference_s = min(self.reference_s, other.reference_s)
         self.saw(other.max_difference)
         self.max_tolerance = max(self.max_tolerance, other.max_tolerance)

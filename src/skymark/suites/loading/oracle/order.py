@@ -54,6 +54,8 @@ class Order(Check):
         kind, enough = oracle.declared.shuffle, len(stream) >= ENOUGH
         before = oracle.streams.get(self.rank)
         oracle.streams[self.rank] = self.epoch, stream
+        if self.epoch == 0:
+            oracle.first_streams[self.rank] = stream
         moved = displacement(stream) if enough else 0.0
         if enough:
             places = (len(stream) ** 2 - 1) / 3
@@ -89,6 +91,32 @@ class Order(Check):
             kind="same-order",
             message=f"epoch {self.epoch} came in the order of epoch {other}; every epoch must be "
             "shuffled anew",
+        )
+
+
+@dataclass(frozen=True)
+class SameOrder(Check):
+    """Another process delivers epoch 0 in the same order."""
+
+    stream: Array
+    """Elements in order of delivery, int64 ``[n]``."""
+    other: Array
+    """Elements in the other process, which may be more or fewer."""
+    where: str
+    """The other process, such as ``in an earlier round``."""
+
+    def fault(self, oracle: Oracle) -> Cause | None:
+        """Look for the first difference."""
+        common = min(len(self.stream), len(self.other))
+        different = np.flatnonzero(self.stream[:common] != self.other[:common])
+        if not oracle.declared.seeded or not different.size:
+            return None
+        place = int(different[0])
+        return Cause(
+            kind="not-reproducible",
+            message=f"the same seed gave another order {self.where}: element {self.other[place]} "
+            f"of epoch 0 is at place {place}, where it is {self.stream[place]} here; an adapter "
+            "whose order depends on more than the seed must not declare the ability 'seeded'",
         )
 
 
