@@ -1,6 +1,7 @@
 """Hooks on the libraries of a program: they are set when a module is imported, or is there already.
 
-A hook that does not fit a library's version is left out: the program must run as without a watch.
+Without a watch and with one a program runs alike, so a hook that fails at a library's version is
+dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Hook = Callable[[Any], None]
 FIRST_IN_DETAIL = 2
 EVERY_IN_DETAIL = 16
 DETAIL_NS = 50_000
-"""Mean duration of samples from which each is timed, else those of every 16th batch."""
+"""Mean duration of samples from which the watch times each; else it times every 16th batch."""
 
 
 class _AfterImport(Loader):
@@ -107,7 +108,7 @@ def made_for(epoch: Epoch) -> Iterator[None]:
 
 
 def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """Replace a function of a class or module, where it is there, by one that wraps it."""
+    """Wrap a function of a class or module, if there is such a function."""
     original = owner.__dict__.get(name)
     if original is None:
         return

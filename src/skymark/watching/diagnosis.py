@@ -216,7 +216,7 @@ def _making_s(facts: Facts) -> float:
 
 
 def _enough_workers(facts: Facts, step_s: float) -> int:
-    """Return the fewest workers that make a batch in a step, as far as there are cores."""
+    """Return the fewest workers that make a batch in a step, within the cores."""
     needed = math.ceil(_making_s(facts) / (MARGIN * step_s)) if step_s else 1
     by_cores = float(MOST_WORKERS)
     if facts.feed_cpu_s:

@@ -1,8 +1,8 @@
 """Time in which a CUDA stream stands empty, from events that nobody waits for.
 
-An event recorded as a batch is asked for is reached when the stream has done all its work; one
-recorded as the batch arrives is reached at once if the stream is empty, else after its work. So
-the time between both is the time without work, whatever the host did.
+The loop records one event when it asks for a batch. The stream reaches it after all earlier work.
+The loop records another event when the batch arrives. An empty stream reaches it at once. The time
+between both events is the time without work.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Facts:
     killed_by: int | None = None
     """Signal that ended a worker or the program."""
     waits: tuple[tuple[float, float], ...] = ()
-    """When batches were asked for, and for how long the loop waited; in seconds, thinned out."""
+    """Begin and length of waits in seconds; of many, the longest of neighbours."""
 
     @property
     def step_s(self) -> float:
@@ -240,7 +240,7 @@ def _facts(
 
 
 def _cpu_s(rows: list[tuple[int, int, int, int]]) -> float:
-    """Return the CPU time in waits, of all by those that have it."""
+    """Estimate the CPU time in all waits from the measured ones."""
     taken = [(cpu, arrived - asked) for _, asked, arrived, cpu in rows if cpu >= 0]
     whole = sum(arrived - asked for _, asked, arrived, _ in rows)
     part = sum(wait for _, wait in taken)

@@ -1,4 +1,4 @@
-"""`skymark.watch(loader)`: a loader like the one that it wraps, with a verdict at its end."""
+"""`skymark.watch(loader)`: the same batches, and a verdict at the end of the loop."""
 
 from __future__ import annotations
 

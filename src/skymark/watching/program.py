@@ -1,4 +1,4 @@
-"""`skymark watch -- COMMAND`: a program that runs as it is, with a watch on its path."""
+"""Run an unchanged program under watch: `skymark watch -- COMMAND`."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ BY_LINE = tuple(
 """Stage by the text of the line at the end of a stack."""
 WAITING = re.compile(
     r"/(threading|queue|selectors|subprocess|socketserver)\.py$|/concurrent/futures/"
-    r"|/asyncio/|/multiprocessing/(popen_fork|synchronize|util)"
+    r"|/ray/_private/|/asyncio/|/multiprocessing/(popen_fork|synchronize|util)"
 )
 """Files whose functions at the end of a stack only wait for others."""
 LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python3|^<")
@@ -140,7 +140,7 @@ class Classifier:
 class Sampler:
     """A thread that looks at the stacks of all others until it is stopped.
 
-    It is no `threading.Thread`, so that the program's own list of threads stays as it is.
+    The program's list of threads does not have it, since it is no `threading.Thread`.
     """
 
     def __init__(self, phase: Callable[[int], str], flush: Callable[[], None]) -> None:

@@ -12,7 +12,7 @@ from skymark.watching.attach import attach
 from skymark.watching.recorder import BATCHES, FOLDER, LOOP, Recorder, start
 
 STARTED = ("--multiprocessing-fork", "default_worker.py")
-"""Words in the command of a process that another one of the program started for its work."""
+"""Words in the commands of worker processes."""
 
 
 def attach_program(folder: str) -> None:
@@ -36,7 +36,7 @@ def attach_program(folder: str) -> None:
 
 
 def end_with_process(watch: Recorder) -> None:
-    """Let the watch write the rest when the process ends, also one of `multiprocessing`."""
+    """Let the watch write its last facts when the process ends."""
     atexit.register(watch.finish)
 
 

@@ -38,7 +38,7 @@ REASONS = {
     "disk": "the disk is too slow",
     "network": "the network is too slow",
     "slow-storage": "the storage answers slowly",
-    "heavy-tail": "a few samples take far longer than the others, and all batches wait for them",
+    "heavy-tail": "all batches wait for a few slow samples",
     "gil": "threads wait for each other at Python's lock (GIL)",
     "pickling": "batches are costly to pack and unpack",
     "shared-memory": "the room of /dev/shm is nearly used up",
