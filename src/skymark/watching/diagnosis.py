@@ -73,11 +73,16 @@ def diagnose(facts: Facts) -> Diagnosis:
         for cause in (_full_memory(facts), _start(facts), _supply(facts), _copy(facts))
         if cause is not None and cause.share >= SMALL
     ]
+    rate = facts.batches / elapsed
+    causes = [
+        replace(cause, rate=None) if cause.rate is not None and cause.rate < rate else cause
+        for cause in causes
+    ]
     causes.sort(key=lambda cause: cause.share, reverse=True)
     if waiting < NONE_BELOW:
         causes = [cause for cause in causes if cause.cause in WITHOUT_WAITS]
     return Diagnosis(
-        rate=facts.batches / elapsed,
+        rate=rate,
         free_rate=facts.batches / max(elapsed - facts.lost_s, 1e-9),
         waiting=waiting,
         starting=starting,

@@ -155,6 +155,8 @@ def facts_of(folder: str, killed_by: int | None = None, number: int | None = Non
             for process in processes
             if process is not main
             and not process["loops"]
+            and process["first"]
+            and process["last"]
             and (len(mains) == 1 or process["parent"] == main["pid"])
             and (process["loop"] or 0) == loop["number"]
         ]
@@ -314,7 +316,7 @@ class _Costs:
         self._stages = _merged(makers)
         fetch = self._stages.get(FETCH, {})
         in_main = makers == [main]
-        batches = max(fetch.get("calls", 0), 1) if not in_main else batches
+        batches = batches if in_main else fetch.get("calls", 0) or batches
         hand_over_s = 0.0 if in_main else self._stages.get("hand-over", {}).get("wall_ns", 0) / 1e9
         if fetch and not in_main:
             self.made_s = fetch["whole_ns"] / 1e9 + hand_over_s
@@ -327,8 +329,8 @@ class _Costs:
                 / 1e9
             )
         else:
-            self.made_s = own_s
-            cpu_s = own_cpu_s
+            self.made_s = own_s if in_main else sum(map(_working_s, makers))
+            cpu_s = own_cpu_s if in_main else sum(_grown_s(maker, "cpu_ns") for maker in makers)
         self._cpu_s = cpu_s
         self.feed_s = self.made_s / batches
         self.feed_cpu_s = cpu_s / batches
@@ -410,6 +412,13 @@ def _heaviest(stages: list[str]) -> list[str]:
         if stage in stages:
             return [stage]
     return stages
+
+
+def _working_s(process: dict[str, Any]) -> float:
+    """Return the time of a worker in which a look at its stacks met work."""
+    looks = _looks(_counts([process], "work"))
+    span_s = (process["last"]["time_ns"] - process["first"]["time_ns"]) / 1e9
+    return float(min(looks / max(process["looks"], 1), 1.0) * span_s)
 
 
 def _grown_s(process: dict[str, Any], name: str) -> float:

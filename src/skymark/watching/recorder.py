@@ -119,6 +119,7 @@ class Recorder:
         self._last: dict[str, Any] | None = None
         self._threads: dict[str, int] = {}
         self._changed = True
+        self._written_active = 0  # looks at running threads that the file has
         self._sampler = Sampler(self._phase, self.flush)
         self._was_running = False
         self._ending: set[int] = set()
@@ -230,9 +231,11 @@ class Recorder:
 
     def flush(self) -> None:
         """Write everything that is known, unless nothing came since the last time."""
-        if self.is_over or not (self._changed or self._inside):
+        works = not self._names and self._sampler.active != self._written_active
+        if self.is_over or not (self._changed or self._inside or works):
             return
         self._changed = False
+        self._written_active = self._sampler.active
         lowest = (self._last or {}).get("shm_free_bytes")
         self._last = snapshot()
         if lowest is not None and "shm_free_bytes" in self._last:

@@ -224,10 +224,9 @@ class Sampler:
             if not phase:
                 continue
             stage, where = self._classifier.classify(frame)
-            if stage == IDLE:
-                if phase == "work":
-                    continue
-            else:
+            if phase == "work" and (stage == IDLE or not (stage or where)):
+                continue  # a thread of a library's own, or one that waits
+            if stage != IDLE:
                 self.active += 1
             key = (phase, stage, where)
             if key not in self.counts and len(self.counts) >= MOST_PLACES:
