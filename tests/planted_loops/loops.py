@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,13 @@ def collate_batch(costs: Costs, samples: list[Any]) -> Any:
 
 def collate_objects(costs: Costs, samples: list[Any]) -> Any:
     """Return Python objects, which are costly to hand over."""
-    return [{str(place): float(place) for place in range(30_000)} for _ in samples]
+    return [objects(number) for number in range(len(samples))]
+
+
+@cache
+def objects(number: int) -> dict[str, float]:
+    """Python objects that are made once in each worker."""
+    return {f"{number} {place}": float(place) for place in range(20_000)}
 
 
 class OnHost:
@@ -185,8 +191,9 @@ def torch_loop(
     def run(changes: dict[str, Any]) -> None:
         own = dict(settings)
         changes = dict(changes)
-        cost = Costs(values=costs.values) if changes.pop("free", False) else costs
-        if cost == Costs(values=costs.values):
+        cost = costs
+        if changes.pop("free", False):
+            cost = Costs(values=costs.values)
             own.pop("collate", None)
         loader = torch_loader(cost, batches, changes, **own)
         for _ in range(epochs):
@@ -262,7 +269,7 @@ def tfdata(changes: dict[str, Any]) -> None:
     """A loop over a serial map of tf.data."""
     import tensorflow as tf
 
-    images = 1 if changes.get("free") else 14
+    images = 1 if changes.get("free") else 30
     content = tf.constant(JPEG)
 
     def decoded(number: Any) -> Any:
