@@ -155,7 +155,7 @@ def cloud_day(session: nox.Session) -> None:
 
 @nox.session
 def cloud_faults(session: nox.Session) -> None:
-    """Make the tables of docs/reference/cloud-faults.md: every fault of a rented machine (two hours)."""
+    """Make docs/reference/cloud-faults.md's tables: every fault of a rented machine (two hours)."""
     table = ("--fault-table", "docs/reference/cloud-faults.md")
     session.run(*IN_VENV, "cloud", CLOUD, *table, *session.posargs)
 
@@ -283,7 +283,7 @@ def cloud_venv(session: nox.Session) -> str:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Make the fault table of docs/reference/faults.md: every fault, at twenty moments (half an hour)."""
+    """Make the table of docs/reference/faults.md: every fault, at twenty moments (half an hour)."""
     table = ("--fault-moments", "20", "--fault-table", "docs/reference/faults.md")
     session.run("python", "-m", "pytest", "tests/faults", *table, *session.posargs)
 
@@ -393,7 +393,7 @@ def fuzz_clip(session: nox.Session) -> None:
 
 @nox.session
 def published(session: nox.Session) -> None:
-    """Make the tables of docs/reference/measured.md from the runs in benchmarks/results (seconds)."""
+    """Make docs/reference/measured.md's tables from the runs in benchmarks/results (seconds)."""
     session.run(
         "python", "-m", "tests.published_runs", "docs/reference/measured.md", *session.posargs
     )

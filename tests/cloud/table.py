@@ -1,4 +1,4 @@
-"""The tables of ``docs/reference/cloud-faults.md``: a row per fault of a rented machine, one per profile."""
+"""The tables of ``docs/reference/cloud-faults.md``: one per fault and one per profile."""
 
 from __future__ import annotations
 

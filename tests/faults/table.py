@@ -1,4 +1,4 @@
-"""The fault table of ``docs/reference/faults.md``: a row per kind of fault, counted in rounds of cells."""
+"""The fault table of ``docs/reference/faults.md``: a row per kind of fault, in rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runs in benchmarks/results are whole and verified, and docs/reference/measured.md shows them."""
+"""Runs in benchmarks/results are whole and verified; docs/reference/measured.md shows them."""
 
 import re
 

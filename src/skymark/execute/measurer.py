@@ -43,11 +43,6 @@ HOST_ONLY = "unused: the adapter has no part for it"
 """The accelerator of a record, where the library works on the host wherever it runs."""
 
 
-TIMES_MOST = 2
-"""Rounds of a cell with disturbed ones, over the effort's most rounds; a time limit sets no bound.
-"""
-
-
 class Observer(Protocol):
     """Callbacks for the progress of a run; the CLI shows it."""
 
@@ -326,7 +321,7 @@ class Measurer:
             self.end(cell, Status.INVALID, verification.cause, Stop.FAILED)
             return
         counted: Sequence[RoundResult] = undisturbed(rounds)
-        if len(rounds) >= TIMES_MOST * self.effort.max_rounds:
+        if len(rounds) >= self.effort.max_rounds:
             counted = rounds  # a machine that others disturb throughout
         if counted and self.is_enough(cell, counted):
             # Fewer than the minimum are enough for figures that do not vary.

@@ -31,9 +31,9 @@ class Effort(Frozen):
         """Largest share of the processors that others may take of an undisturbed round.
 
         A rate falls by at most this share, and its mean over rounds by less. Half of the wanted
-        interval leaves the other half to chance. None for a single round, which has no interval.
+        interval leaves the other half to chance. None for too few rounds to set one aside.
         """
-        return self.target_relative_interval / 2 if self.max_rounds > 1 else None
+        return self.target_relative_interval / 2 if self.max_rounds >= LEAST_ROUNDS else None
 
 
 Goal = Literal["table", "best"]

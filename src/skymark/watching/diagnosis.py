@@ -167,7 +167,7 @@ def _lock_s(facts: Facts) -> float:
     A step takes the lock again at least once, and waits for it as long as a look at the stacks.
     """
     contended = facts.in_threads and facts.active_threads > 1 and facts.late_s > LATE_S
-    alone = facts.cores_used < ONE_AT_A_TIME
+    alone = facts.busy_cores < ONE_AT_A_TIME
     return facts.late_s * facts.batches if contended and alone else 0.0
 
 
@@ -209,7 +209,7 @@ def _of_workers(facts: Facts, stage: str, share: float) -> Cause:
     enough = _enough_workers(facts, facts.step_s)
     possible = _rate_with(facts, max(enough, workers))
     rate = facts.batches / max(facts.elapsed_s - facts.start_s, 1e-9)
-    if facts.cores_used > FULL * facts.cores or possible < 1.1 * rate or enough <= workers:
+    if facts.busy_cores > FULL * facts.cores or possible < 1.1 * rate or enough <= workers:
         left_s = facts.feed_s - facts.stages[stage].wall_s
         return Cause(stage, "cores", share, _rate_at(facts, left_s))
     return Cause(stage, "too-few-workers", share, possible, {"num_workers": enough})

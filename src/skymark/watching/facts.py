@@ -74,7 +74,7 @@ class Facts:
     """Part of the samples' time that the slowest fiftieth took."""
     slowest: tuple[tuple[float, str], ...] = ()
     cores: float = 1.0
-    cores_used: float = 0.0
+    busy_cores: float = 0.0
     """By the loop's processes."""
     cores_busy: float | None = None
     """By everything on the machine."""
@@ -286,7 +286,7 @@ def _rates(main: dict[str, Any], helpers: list[dict[str, Any]], span_s: float) -
         )
 
     rates: dict[str, Any] = {
-        "cores_used": grown("cpu_ns", [main, *helpers]) / 1e9 / span_s,
+        "busy_cores": grown("cpu_ns", [main, *helpers]) / 1e9 / span_s,
         "disk_bytes_per_s": grown("read_bytes", [main, *helpers]) / span_s,
         "network_bytes_per_s": grown("network_bytes") / span_s,
         "shm_bytes": last.get("shm_bytes"),

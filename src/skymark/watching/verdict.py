@@ -170,7 +170,7 @@ class Verdict:
                 f"  waits          {_percent(diagnosis.waiting)}, at starts of epochs "
                 f"{_percent(diagnosis.starting)} ({self._clock_words()})"
             ),
-            f"  cores          {facts.cores_used:.1f} of {facts.cores:g} used by the loop"
+            f"  cores          {facts.busy_cores:.1f} of {facts.cores:g} used by the loop"
             + (f", {facts.cores_busy:.1f} busy" if facts.cores_busy is not None else ""),
         ]
         if facts.workers:

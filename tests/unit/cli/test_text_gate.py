@@ -38,6 +38,8 @@ EXCEPTIONS = {
     "src/skymark/suites/loading/drives/fresh_main.py": {"traceback.print_exc"},
     # Handed to SkyPilot's log in place of standard output.
     "src/skymark/cloud/sky/client.py": {"sys.stderr"},
+    # In other people's programs, where none of skymark's other modules can be imported.
+    "src/skymark/watching/loop.py": {"sys.stderr"},
     # A program beside SkyPilot's API server, whose output is a log.
     "src/sky_rehearsal/namespace_keeper.py": {"sys.stderr"},
 }

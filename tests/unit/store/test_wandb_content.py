@@ -51,8 +51,8 @@ def test_columns_are_the_declared_metrics_with_the_interval_of_those_that_are_co
         "samples_per_s", "samples_per_s_low", "samples_per_s_high", "bytes_per_s",
         "epoch_samples_per_s", "utilisation", "first_batch_ns", "epoch_restart_ns",
         "wait_p50_ns", "wait_p95_ns", "wait_p99_ns", "cpu_s_per_1000_samples",
-        "cores_used", "cores_idle", "cores_of_consumer", "peak_pss_bytes", "import_s", "open_s",
-        "first_epoch_s",
+        "cores_used", "cores_idle", "cut_waits", "cores_of_consumer", "peak_pss_bytes", "import_s",
+        "open_s", "first_epoch_s",
         "first_epoch_cpu_s_per_1000_samples", "samples_per_s_over_1_epochs",
         "samples_per_s_over_10_epochs", "samples_per_s_over_100_epochs", "elements",
     )  # fmt: skip

@@ -116,7 +116,7 @@ def test_cells_are_measured_counted_and_verified(tmp_path):
 
 def rows_give_the_rates(table: pa.Table, record: Record) -> None:
     """The raw samples have the declared columns, and the figures can be derived from them."""
-    assert table.column_names == ["round", "sorting_ns", "arrays"]
+    assert table.column_names == ["round", "taken_share", "sorting_ns", "arrays"]
     for one in record.rounds:
         rows = [row for row in table.to_pylist() if row["round"] == one.round]
         arrays, taken_ns = (sum(row[name] for row in rows) for name in ("arrays", "sorting_ns"))

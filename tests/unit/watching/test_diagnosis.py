@@ -39,7 +39,7 @@ def loop(stage: str, feed_s: float, *, workers: int, cpu: float = 1.0, **changes
         busy=min(feed_s / max(workers, 1) / per_batch_s, 1.0),
         stages={stage: StageCost(feed_s, feed_s * cpu)},
         cores=8,
-        cores_used=feed_s * cpu / per_batch_s,
+        busy_cores=feed_s * cpu / per_batch_s,
     )
     return replace(facts, **changes)
 
@@ -49,7 +49,7 @@ TABLE = {
     "no workers": (loop("decode", 0.05, workers=0), ("decode", "main-process")),
     "too few workers": (loop("transform", 0.1, workers=2), ("transform", "too-few-workers")),
     "exhausted cores": (
-        loop("decode", 0.4, workers=8, cores_used=7.9),
+        loop("decode", 0.4, workers=8, busy_cores=7.9),
         ("decode", "cores"),
     ),
     "a slow disk": (

@@ -56,7 +56,8 @@ class Region:
     def __init__(self):
         self.excluded = []
 
-    def begins(self, exclude=()):
+    def begins(self, exclude=(), *, in_slices=False):
+        del in_slices
         self.excluded.append(exclude)
 
     def ends(self):

@@ -83,11 +83,12 @@ def _of_transformers(model: Model) -> OtherModel:
     given = {"trust_remote_code": False, "local_files_only": model.weights.folder is not None}
     source = model.weights.name
     try:
-        network, info = transformers.AutoModel.from_pretrained(
+        # The record has the digest of the weights, and code of the Hub is never run.
+        network, info = transformers.AutoModel.from_pretrained(  # nosec B615
             source, dtype=torch.float32, output_loading_info=True, **given
         )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **given)
-        processor = transformers.AutoImageProcessor.from_pretrained(source, **given)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, **given)  # nosec B615
+        processor = transformers.AutoImageProcessor.from_pretrained(source, **given)  # nosec B615
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         raise DataError(f"{model.reference} cannot be loaded: {_short(error)}") from error
     if missing := [name for name in FEATURES if not hasattr(network, name)]:
