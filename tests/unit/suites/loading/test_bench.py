@@ -16,6 +16,7 @@ from skymark.model.record import Resources
 from skymark.suite.contract import ObservedRound
 from skymark.suites.loading.adapter import ADAPTERS
 from skymark.suites.loading.bench import AdapterBench
+from skymark.suites.loading.drives.outcome import UnseenRegion
 from skymark.suites.loading.judge import LoadingJudge
 from skymark.suites.loading.suite import LoadingSuite
 from skymark.suites.loading.tuning import EFFORTS
@@ -50,7 +51,7 @@ def own(tmp_path):
         del ADAPTERS[slug]
 
 
-class Region:
+class Region(UnseenRegion):
     """A timed region that samples nothing, but notes what was to be left out of it."""
 
     def __init__(self):
@@ -59,6 +60,7 @@ class Region:
     def begins(self, exclude=(), *, in_slices=False):
         del in_slices
         self.excluded.append(exclude)
+        return False
 
     def ends(self):
         return Resources(cpu_s=0.5, peak_pss_bytes=1000, processes=1)
