@@ -85,9 +85,19 @@ def sums_of(batch: Batch, scenario: Scenario) -> dict[str, Array]:
     found = {}
     for name, values in batch.items():
         padding = scenario.padding.get(name, 0) if name in scenario.variable_length else None
-        if len(values) == len(batch["index"]) and (made := sums(values, padding)) is not None:
+        if _rows(values) != _rows(batch["index"]):
+            continue
+        if (made := sums(values, padding)) is not None:
             found[name] = made
     return found
+
+
+def _rows(values: Any) -> int | None:
+    """Return the number of rows; None for a future and the like, which other checks refuse."""
+    try:
+        return len(values)
+    except TypeError:
+        return None
 
 
 class Summary:
