@@ -629,7 +629,7 @@ def test_an_adapter_whose_data_another_one_makes_imports_nothing_before_its_roun
 
 def test_disturbed_rounds_are_set_aside_and_measured_again(bed, taken):
     taken.shares = [0.4, 0.0, 0.0, 0.4, 0.0]
-    plan = plan_of(cell_of("a", ms="300,100,110,320,105"))
+    plan = plan_of(cell_of("a", ms="300,100,110,320,105"), effort=effort(2, most=3))
     (record,) = run_sweeps(bed.measurer(plan, sets_aside=True))
     assert [round.is_disturbed for round in record.rounds] == [True, False, False]
     assert not record.disturbed
@@ -642,16 +642,17 @@ def test_disturbed_rounds_are_set_aside_and_measured_again(bed, taken):
 
 def test_a_cell_that_is_always_disturbed_ends_and_says_so(bed, taken):
     taken.shares = [0.4] * 9
-    (record,) = run_sweeps(bed.measurer(plan_of(cell_of("a")), sets_aside=True))
+    plan = plan_of(cell_of("a"), effort=effort(2, most=4))
+    (record,) = run_sweeps(bed.measurer(plan, sets_aside=True))
     assert record.disturbed
-    assert len(record.rounds) == 2 * EFFORT.max_rounds
+    assert len(record.rounds) == 4
     assert list(record.counted) == list(record.rounds)
     assert {"disturbed"} <= {warning.kind for warning in record.warnings}
 
 
 def test_disturbed_rounds_of_an_interrupted_run_stay_set_aside(bed, taken):
     taken.shares = [0.0, 0.4, 0.0]
-    plan = plan_of(cell_of("a"))
+    plan = plan_of(cell_of("a"), effort=effort(2, most=4))
 
     def interrupt(told):
         if told == "measuring scripted.S-1.small.a 2":

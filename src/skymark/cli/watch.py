@@ -12,6 +12,7 @@ from skymark.cli.caller import note, print_json, say
 from skymark.cli.parameters import COUNT, DIRECTORY, FILE, HOW, RESULTS, WHAT
 from skymark.cli.tables import Json
 from skymark.model.errors import UsageError
+from skymark.plain_files import write_whole
 from skymark.watching.program import Watch, copy_package, watch_program
 from skymark.watching.verdict import Verdict
 
@@ -109,8 +110,8 @@ def _tell(watched: Watch, output: Path | None, *, as_json: bool) -> None:
     if output is not None:
         from skymark.report.watched import watched_page
 
-        (output / "verdict.json").write_text(f"{text}\n", encoding="utf-8")
-        (output / "verdict.html").write_text(watched_page(watched.verdict), encoding="utf-8")
+        write_whole(output / "verdict.json", f"{text}\n".encode())
+        write_whole(output / "verdict.html", watched_page(watched.verdict).encode())
     if as_json:
         print_json(text)
     else:

@@ -48,7 +48,7 @@ class UnfinishedCell:
         self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
 
     def set_aside(self, result: RoundResult, doubtful: Collection[str]) -> bool:
-        """Exclude a round in which the machine may have paused; once per cell.
+        """Exclude a round whose fault the machine may explain; once per cell.
 
         Args:
             result: result of the round.

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import GeneratorType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, GeneratorType, ModuleType, SimpleNamespace
 from typing import Any, Callable
 
 from skymark.watching.recorder import LOOP, Epoch, Recorder, recorder
@@ -114,6 +114,8 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         return
     if isinstance(original, (staticmethod, classmethod)):
         setattr(owner, name, type(original)(make(original.__func__)))
+    elif isinstance(original, BuiltinFunctionType):  # which no instance is passed to
+        setattr(owner, name, staticmethod(make(original)))
     else:
         setattr(owner, name, make(original))
 
@@ -159,19 +161,8 @@ def _hook_torch_loader(module: ModuleType) -> None:
 
         return __iter__
 
-    def make_next(original: Any) -> Any:
-        @wraps(original)
-        def __next__(self: Any) -> Any:  # noqa: N807
-            watch = recorder()
-            epoch = self.__dict__.get("_skymark_epoch")
-            if watch is None or epoch is None:
-                return original(self)
-            return watch.next(epoch, original, self)
-
-        return __next__
-
     _replace(loader, "__iter__", make_iter)
-    _replace(iterator, "__next__", make_next)
+    _replace(iterator, "__next__", _counting)
 
 
 def settings_of(loader: Any) -> tuple[str, dict[str, Any]]:
@@ -404,44 +395,6 @@ def tf_settings(dataset: Any) -> dict[str, Any]:
 # Stages in other libraries
 
 
-def _hook_pickler(module: ModuleType) -> None:
-    """Time the hand over of batches between processes, on both sides."""
-    pickler = module.ForkingPickler
-
-    def make_dumps(original: Any) -> Any:
-        @wraps(original)
-        def dumps(cls: Any, obj: Any, protocol: Any = None) -> Any:
-            watch = recorder()
-            if watch is None or watch.is_over:
-                return original(cls, obj, protocol)
-            entry = watch.clock.enter()
-            try:
-                return original(cls, obj, protocol)
-            finally:
-                watch.clock.leave("hand-over", entry)
-
-        return dumps
-
-    _replace(pickler, "dumps", make_dumps)
-    _staged_loads(pickler)
-
-
-def _staged_loads(pickler: Any) -> None:
-    loads = pickler.loads
-
-    def counted(*values: Any, **named: Any) -> Any:
-        watch = recorder()
-        if watch is None or watch.is_over:
-            return loads(*values, **named)
-        entry = watch.clock.enter()
-        try:
-            return loads(*values, **named)
-        finally:
-            watch.clock.leave("hand-over", entry)
-
-    pickler.loads = staticmethod(counted)
-
-
 def _on(stage: str, *names: str, owner: str = "") -> Hook:
     """Return a hook that lets functions of a module, or of a class in it, count as a stage."""
 
@@ -471,7 +424,7 @@ HOOKS: dict[str, Hook] = {
     "webdataset.pipeline": _iterated("webdataset", "DataPipeline"),
     "litdata.streaming.dataset": _iterated("litdata", "StreamingDataset"),
     "ray.data.iterator": _iterated("ray", "_IterableFromIterator"),
-    "multiprocessing.reduction": _hook_pickler,
+    "multiprocessing.reduction": _on("hand-over", "dumps", "loads", owner="ForkingPickler"),
     "PIL.ImageFile": _on("decode", "load", owner="ImageFile"),
     "torchvision.io.image": _on(
         "decode", "decode_image", "decode_jpeg", "decode_png", "read_image"

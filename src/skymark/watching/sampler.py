@@ -72,28 +72,9 @@ WAITING = re.compile(
 LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python3|^<")
 
 
-def stage_of_file(path: str) -> str | None:
-    """Return the stage that a file of a known library works for."""
-    for pattern, stage in BY_FILE:
-        if pattern.search(path):
-            return stage
-    return None
-
-
-def stage_of_name(name: str) -> str | None:
-    """Return the stage that the name of a user's function tells."""
-    for pattern, stage in BY_NAME:
-        if pattern.search(name):
-            return stage
-    return None
-
-
-def stage_of_line(text: str) -> str | None:
-    """Return the stage that a line of a user's program tells."""
-    for pattern, stage in BY_LINE:
-        if pattern.search(text):
-            return stage
-    return None
+def stage_of(text: str, rules: tuple[tuple[re.Pattern[str], str], ...]) -> str | None:
+    """Return the stage of the first rule that a path, a name or a line of a program follows."""
+    return next((stage for pattern, stage in rules if pattern.search(text)), None)
 
 
 class Classifier:
@@ -108,7 +89,7 @@ class Classifier:
         known = self._by_code.get(code)
         if known is None:
             own = not LIBRARIES.search(code.co_filename)
-            stage = stage_of_name(code.co_name) if own else stage_of_file(code.co_filename)
+            stage = stage_of(code.co_name, BY_NAME) if own else stage_of(code.co_filename, BY_FILE)
             known = self._by_code[code] = (stage, own)
         return known
 
@@ -128,7 +109,7 @@ class Classifier:
                 if own:
                     where = where or f"{code.co_name} ({os.path.basename(code.co_filename)})"
                     line = linecache.getline(code.co_filename, current.f_lineno)
-                    known = stage_of_line(line) or known
+                    known = stage_of(line, BY_LINE) or known
                 if stage is None and known is not None:
                     stage = known
                 if stage is not None and where:

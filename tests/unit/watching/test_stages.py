@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.watching.sampler import Classifier, stage_of_file, stage_of_line, stage_of_name
+from skymark.watching.sampler import BY_FILE, BY_LINE, BY_NAME, Classifier, stage_of
 from skymark.watching.stages import SLOWEST, StageClock, bucket_of, duration_of
 
 
@@ -72,11 +72,9 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("told", "table"), [(stage_of_file, FILES), (stage_of_name, NAMES), (stage_of_line, LINES)]
-)
-def test_files_names_and_lines_tell_their_stage(told, table):
-    assert {text: told(text) for text in table} == table
+@pytest.mark.parametrize(("rules", "table"), [(BY_FILE, FILES), (BY_NAME, NAMES), (BY_LINE, LINES)])
+def test_files_names_and_lines_tell_their_stage(rules, table):
+    assert {text: stage_of(text, rules) for text in table} == table
 
 
 def augment(look):

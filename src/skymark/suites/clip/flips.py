@@ -108,7 +108,9 @@ def _directories(places: Sequence[str]) -> list[Path]:
         elif place.is_dir() and (runs := runs_in(place)):
             found += runs
         else:
-            raise UsageError(f"{place} is no run's directory; `skymark store pull` fetches a run")
+            raise UsageError(
+                f"{place} is no run's directory; `skymark fetch` brings one from a store"
+            )
     return found
 
 

@@ -64,7 +64,9 @@ class LoadingSuite(Suite):
     title: ClassVar = "data-loading libraries, with proof that they did the same work"
     runner: ClassVar = "skymark.suites.loading.bench:AdapterBench"
     judge: ClassVar = "skymark.suites.loading.judge:LoadingJudge"
-    doubtful: ClassVar = frozenset({"claimed-time"})
+    doubtful: ClassVar = frozenset(
+        {"claimed-time", "kept-work", "slow-single-rank", "worked-ahead"}
+    )
     declaration: ClassVar[Declaration] = DECLARATION
     efforts: ClassVar[Mapping[str, Effort]] = EFFORTS
     options: ClassVar[tuple[Option, ...]] = OPTIONS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -107,11 +108,11 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
     if not all(name.startswith(HARMLESS) for name in names):
         raise DataError(f"{holds}, which may run anything; do not load it") from error
     line = (
-        f"import torch; c = torch.load('{file}', weights_only=False); "
-        f"torch.save(c.get('state_dict', c), '{file.stem}-weights.pt')"
+        f"import torch; c = torch.load({str(file)!r}, weights_only=False); "
+        f"torch.save(c.get('state_dict', c), {f'{file.stem}-weights.pt'!r})"
     )
     raise DataError(
-        f'{holds}; if you trust it, save its weights alone: python -c "{line}"'
+        f"{holds}; if you trust it, save its weights alone: python -c {shlex.quote(line)}"
     ) from error
 
 

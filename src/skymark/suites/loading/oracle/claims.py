@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -166,10 +167,15 @@ class UnchangedData(Check):
     started_at: datetime
 
     def fault(self, oracle: Oracle) -> Cause | None:
-        """Look for files written or renamed since; nobody can set a file's time of change back."""
+        """Look for files written or renamed since; nobody can set a file's time of change.
+
+        A time yet to come is of a clock that was put back.
+        """
         del oracle
-        since = self.started_at.timestamp()
-        changed = [path for path in self.directory.rglob("*") if path.lstat().st_ctime > since]
+        since, now = self.started_at.timestamp(), time.time()
+        changed = [
+            path for path in self.directory.rglob("*") if since < path.lstat().st_ctime <= now
+        ]
         if not changed:
             return None
         return Cause(

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -217,12 +219,12 @@ class KnownSums:
         self._path, self._is_new = path, False
         self.is_known = np.zeros(elements, bool)
         self.fields: dict[str, Array] = {}
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                self.fields = {name: stored[name] for name in stored.files}
-            self.is_known = self.fields.pop("")
-        except (OSError, ValueError, KeyError):
-            self.fields = {}
+        with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):  # or it is made anew
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                held = {name: stored[name] for name in stored.files}
+            if all(len(values) == elements for values in held.values()):
+                self.is_known = held.pop("")
+                self.fields = held
 
     def add(self, elements: Array, made: Iterable[dict[str, Array]]) -> None:
         """Add or replace the sums of elements."""
@@ -237,6 +239,7 @@ class KnownSums:
         if self._is_new:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             part = self._path.with_suffix(f".{os.getpid()}")
+            arrays: dict[str, Any] = {"": self.is_known, **self.fields}
             with part.open("wb") as file:
-                np.savez(file, allow_pickle=False, **{"": self.is_known, **self.fields})
+                np.savez(file, **arrays)
             part.replace(self._path)

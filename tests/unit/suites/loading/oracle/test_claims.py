@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from skymark.model.record import RoundResult
 from skymark.suites.loading.oracle import Oracle
-from skymark.suites.loading.oracle.claims import ClaimedFigures, ClaimedTime, claimed_stream
+from skymark.suites.loading.oracle.claims import (
+    ClaimedFigures,
+    ClaimedTime,
+    UnchangedData,
+    claimed_stream,
+)
 from skymark.suites.loading.oracle.evidence import NOT_JUDGED
 
 
@@ -127,3 +132,23 @@ def test_a_round_without_a_stream_claims_no_rate_of_one():
     without = usual.model_copy(update={"metrics": rates})
     assert fault_of(without, 1010) is None
     assert claimed_stream(without, queued=6)[0] == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("began", "kind"),
+    [(-60, "changed-data"), (60, None)],  # s before or after the file was written
+)
+def test_a_file_written_since_the_round_began_is_a_fault(tmp_path, began, kind):
+    (tmp_path / "data").touch()
+    fault = UnchangedData(tmp_path, datetime.now(UTC) + timedelta(seconds=began)).fault(
+        Oracle(None, None)
+    )
+    assert (None if fault is None else fault.kind) == kind
+
+
+def test_a_file_whose_time_is_yet_to_come_is_of_a_clock_that_was_put_back(tmp_path, monkeypatch):
+    (tmp_path / "data").touch()
+    written = (tmp_path / "data").stat().st_ctime
+    monkeypatch.setattr("time.time", lambda: written - 3600)
+    began = datetime.fromtimestamp(written - 3610, UTC)
+    assert UnchangedData(tmp_path, began).fault(Oracle(None, None)) is None
