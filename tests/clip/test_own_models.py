@@ -235,17 +235,22 @@ def test_a_training_checkpoint_gives_its_weights(bench, tmp_path, how):
         assert torch.equal(value, state[name]) or name == "attn_mask"
 
 
-def test_objects_beside_weights_are_named_with_the_line_that_saves_weights_alone(bench, tmp_path):
+@pytest.mark.parametrize("name", ["trained", "it's $(touch ran)"])
+def test_objects_beside_weights_are_named_with_the_line_that_saves_weights_alone(
+    bench, tmp_path, name
+):
     state = torch.load(bench.root / "tiny-ViT.pt", weights_only=True)
     content = {"state_dict": state, "args": argparse.Namespace(lr=1), "best": np.float64(0.5)}
-    torch.save(content, tmp_path / "trained.pt")
+    torch.save(content, tmp_path / f"{name}.pt")
     with pytest.raises(DataError, match=r"argparse\.Namespace.*numpy.*python -c") as refused:
-        state_in(tmp_path / "trained.pt")
-    line = str(refused.value).partition('python -c "')[2].rstrip('"')
+        state_in(tmp_path / f"{name}.pt")
+    line = str(refused.value).partition("alone: python ")[2]
     own = {name: value for name, value in os.environ.items() if not name.startswith("TORCH_")}
-    subprocess.run([sys.executable, "-c", line], cwd=tmp_path, check=True, env=own)
-    again = state_in(tmp_path / "trained-weights.pt")
+    pasted = f"{sys.executable} {line}"
+    subprocess.run(["/bin/sh", "-c", pasted], cwd=tmp_path, check=True, env=own)
+    again = state_in(tmp_path / f"{name}-weights.pt")
     assert again.keys() == state.keys()
+    assert not (tmp_path / "ran").exists()
 
 
 class Archived(torch.nn.Module):

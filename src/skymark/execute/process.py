@@ -264,7 +264,11 @@ class WorkerProcess:
                         if slices is None:  # else the other side's processes are among others
                             machine = sampler.machine_use()
                         resources = sampler.resources().model_copy(update={"gpus": used})
-                        seen = ObservedRound(wall_s=wall_s, resources=resources)
+                        seen = ObservedRound(
+                            wall_s=wall_s,
+                            resources=resources,
+                            taken_share=None if machine is None else machine.taken_share,
+                        )
                         self._request(Go(seen=seen.resources, slices=slices))
                         sampler = None
                     case Failed():

@@ -369,6 +369,8 @@ class ObservedRound(Frozen):
     wall_s: float | None = None
     """Wall time by the engine's clock; None for a round without a timed region."""
     resources: Resources = Resources()
+    taken_share: float | None = None
+    """Share of the processors that other programs took meanwhile; None if unknown."""
 
 
 class Judge(Protocol):

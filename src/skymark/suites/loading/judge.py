@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array
 
 
+QUIET_SHARE = 0.05
+"""Largest share of the processors that others take of a round whose times are judged closely."""
+
+
 class LoadingJudge:
     """Judges rounds of any cells of one venv. Implements `skymark.suite.contract.Judge`."""
 
@@ -65,6 +69,7 @@ class LoadingJudge:
                 seen.resources.cpu_s,
                 settings.batch_size or scenario.size.batch_size,
                 self._cache / "references" / f"{digest_of(self._key(storage))[:16]}.npz",
+                is_quiet=seen.taken_share is not None and seen.taken_share <= QUIET_SHARE,
             )
             oracle.check(UnchangedData(storage.canonical, claim.started_at))
             replay(entries, oracle)

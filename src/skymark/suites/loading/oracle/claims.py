@@ -21,8 +21,12 @@ LARGEST_SHARE = 1.05
 """Largest ratio of the timed region by the engine's clock to the worker's claim, apart from the
 time of skymark itself."""
 
-LARGEST_SHARE_IN_SLICES = 2.0
-"""The same where a region is measured in slices, whose cut waits are in no claim."""
+LARGEST_DISTURBED_SHARE = 2.0
+"""The same where others took processors, and where a region is measured in slices, whose cut waits
+are in no claim."""
+
+DISTURBED_S = 1.0
+"""Time of skymark itself where others took processors, and its processes had to wait for them."""
 
 SLACK_S = 0.1
 """Time of skymark itself in a timed region: the messages at both ends."""
@@ -63,7 +67,9 @@ class ClaimedTime(Check):
             claimed_s = self.claim.setup_s + claimed_s * self._all_over_measured_waits()
         share, own_s = LARGEST_SHARE, self._own_s(oracle)
         if "cut_waits" in self.claim.metrics:  # waits at the edges of slices are left out
-            share, own_s = LARGEST_SHARE_IN_SLICES, own_s + STOP_S
+            share, own_s = LARGEST_DISTURBED_SHARE, own_s + STOP_S
+        elif not oracle.is_quiet:
+            share, own_s = LARGEST_DISTURBED_SHARE, own_s + DISTURBED_S
         if self.wall_s is None or self.wall_s <= share * claimed_s + own_s:
             return None
         return Cause(

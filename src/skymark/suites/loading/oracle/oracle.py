@@ -102,6 +102,8 @@ class Oracle(Verifier):
     """The size of batches that the cell asks for; None to trust the drive."""
     known_sums: Path | None = None
     """File of the reference's sums of epoch 0 (`oracle.summaries`); None to compare none."""
+    is_quiet: bool = False
+    """Whether others are known to have left the machine alone, so that times tell more."""
     cause: Cause | None = field(default=None, init=False)
     """The first fault."""
     epochs: int = field(default=0, init=False)
@@ -148,7 +150,13 @@ class Oracle(Verifier):
             scenario = replace(scenario, seed=seed)
         if allowed_short_batches is not None:
             declared = declared._replace(allowed_short_batches=allowed_short_batches)
-        return Oracle(scenario, self.dataset, declared, batch_size=self.batch_size)
+        return Oracle(
+            scenario,
+            self.dataset,
+            declared,
+            batch_size=self.batch_size,
+            is_quiet=self.is_quiet,
+        )
 
     def absorb(self, other: Oracle, context: str) -> None:
         """Add another oracle's counts, and its fault, if any, with the context."""

@@ -17,6 +17,11 @@ from skymark.suites.loading.oracle.claims import (
 from skymark.suites.loading.oracle.evidence import NOT_JUDGED
 
 
+def quiet():
+    """An oracle of a round that nobody disturbed."""
+    return Oracle(None, None, is_quiet=True)
+
+
 def fault_of(claim, handed_over, ranks=1):
     oracle = Oracle(scenario=None, dataset=None)
     oracle.indexed_elements = handed_over
@@ -61,15 +66,21 @@ def claim(timed_s=2.0, ranks=1, **metrics):
     ],
 )
 def test_a_timed_region_is_not_longer_than_is_claimed(wall_s, in_region, is_fault):
-    cause = ClaimedTime(claim(), wall_s, in_region).fault(Oracle(None, None))
+    cause = ClaimedTime(claim(), wall_s, in_region).fault(quiet())
     assert (cause is not None) == is_fault
     if cause is not None:
         assert cause.kind == "claimed-time"
         assert f"{wall_s:.3g} s by the engine's clock" in cause.message
 
 
+@pytest.mark.parametrize(("wall_s", "is_fault"), [(5.0, False), (5.3, True)])
+def test_a_region_of_a_disturbed_round_may_take_twice_as_long_and_a_second(wall_s, is_fault):
+    cause = ClaimedTime(claim(), wall_s, in_region=False).fault(Oracle(None, None))
+    assert (cause is not None) == is_fault
+
+
 def test_skymark_itself_needs_time_to_copy_batches_and_to_stop_an_epoch():
-    oracle = Oracle(None, None)
+    oracle = quiet()
     oracle.kept_bytes = 2**28
     assert ClaimedTime(claim(), 3.1, in_region=False).fault(oracle) is None
     oracle.was_stopped = True
@@ -119,7 +130,7 @@ def test_an_epoch_that_is_not_measured_is_part_of_the_region_of_a_round_without_
     led = usual.model_copy(update={"samples": usual.samples | drained})
     rates = {name: value for name, value in usual.metrics.items() if name != "samples_per_s"}
     without = led.model_copy(update={"metrics": rates})
-    oracle = Oracle(None, None)
+    oracle = quiet()
     assert ClaimedTime(without, 4.3, in_region=False).fault(oracle) is None
     cause = ClaimedTime(led, 4.3, in_region=False).fault(oracle)
     assert cause is not None

@@ -3,13 +3,14 @@
 import pytest
 
 from skymark.suites.loading.oracle import CpuTime, Declared, FetchedBytes, Oracle
-from skymark.suites.loading.oracle.cost import StreamTime
+from skymark.suites.loading.oracle.cost import FirstCost, StreamTime
 from skymark.suites.loading.scenarios.io_storage import Sources
 
 
-def oracle_of(reference_s=0.001, **declared):
+def oracle_of(reference_s=0.001, is_quiet=True, **declared):
     """Return an oracle that has compared a batch of media, whose reference took so long."""
-    oracle = Oracle(Sources(Sources.variants["small"]), range(1000), Declared(**declared))
+    scenario = Sources(Sources.variants["small"])
+    oracle = Oracle(scenario, range(1000), Declared(**declared), is_quiet=is_quiet)
     oracle.content_elements, oracle.reference_s = 1, reference_s
     return oracle
 
@@ -24,6 +25,20 @@ def test_less_than_most_of_the_reference_s_time_is_kept_work_or_a_quarter_for_na
 ):
     cause = CpuTime(cpu_s, 1000).fault(oracle_of(native=native))
     assert (cause is not None) == kept
+
+
+@pytest.mark.parametrize(("cpu_s", "kept"), [(0.51, False), (0.49, True)])
+def test_half_of_it_is_enough_where_others_took_processors(cpu_s, kept):
+    assert (CpuTime(cpu_s, 1000).fault(oracle_of(is_quiet=False)) is not None) == kept
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "is_quiet", "kept"), [(0.61, True, False), (0.59, True, True), (0.0, False, False)]
+)
+def test_the_first_epoch_s_cost_holds_for_all_where_nobody_disturbed_it(cpu_s, is_quiet, kept):
+    oracle = oracle_of(is_quiet=is_quiet)
+    oracle.seen_cpu_s = cpu_s
+    assert (FirstCost(0.5, 500, 1000).fault(oracle) is not None) == kept
 
 
 def test_the_cause_says_how_much_was_used_and_what_the_least_is():
