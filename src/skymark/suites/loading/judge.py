@@ -61,7 +61,9 @@ class LoadingJudge:
         # Libraries hold more batches than `prefetch`, in pipes or unfinished: Grain twice as many.
         queued = FEWEST_FILLINGS * ranks * max(1, settings.workers) * settings.prefetch
         with opened_evidence(evidence) as (declared, entries):
-            tails = min(declared.allowed_short_batches, settings.workers)
+            tails = settings.workers  # each may fill buckets of its own
+            if not scenario.bucket_boundaries:
+                tails = min(declared.allowed_short_batches, settings.workers)
             oracle = Oracle(
                 scenario,
                 storage.dataset(),
