@@ -57,7 +57,6 @@ LAUNCH = {
     "--fast": "use `skymark exec` on a machine that is up",
     "--clone-disk-from": "hire with --idle, then copy with `skymark rsync`",
     "--clone": "hire with --idle, then copy with `skymark rsync`",
-    "--resize": "end the machine with `skymark down`, and launch another",
 }
 EXEC = {
     **ALL,

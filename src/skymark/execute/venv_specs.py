@@ -7,9 +7,11 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from skymark.execute.planner import load_profile
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.machine import Target
 from skymark.model.plan import Plan
+from skymark.model.requests import DEFAULT_PROFILE
 from skymark.model.venv import VenvSpec
 from skymark.resources import requirement_text
 from skymark.suite.contract import Suite
@@ -44,16 +46,21 @@ def venvs_named(
 
 
 def _venvs_of(name: str, suites: Sequence[Suite]) -> dict[str, VenvSpec]:
-    """Return the venvs of an adapter's name in all suites."""
-    found: dict[str, VenvSpec] = {}
+    """Return the venv of an adapter's name.
+
+    More than one suite can read a class in a user's own file: the default profile's suite goes
+    first.
+    """
+    first = load_profile(DEFAULT_PROFILE).suite
     unknown: list[UnknownNameError] = []
-    for suite in suites:
+    for suite in sorted(suites, key=lambda suite: suite.name != first):
         try:
-            found |= suite.venvs([name])
+            found = suite.venvs([name])
         except UnknownNameError as error:
             unknown.append(error)
-    if found:
-        return found
+        else:
+            if found:
+                return found
     if len(unknown) == 1:
         raise unknown[0]
     if unknown:

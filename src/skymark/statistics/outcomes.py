@@ -51,7 +51,9 @@ def interval_of(value: float, outcomes: Outcomes) -> Figure:
     scale = 1 + z**2 / count
     centre = (share + z**2 / (2 * count)) / scale
     half = z / scale * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return Figure(value=value, low=max(0.0, centre - half), high=min(1.0, centre + half))
+    low = 0.0 if share == 0 else centre - half  # exactly; centre and half round apart
+    high = 1.0 if share == 1 else centre + half
+    return Figure(value=value, low=low, high=high)
 
 
 @cache

@@ -18,11 +18,13 @@ from skymark.statistics.outcomes import (
 ACCURACY = Metric(name="acc1", heading="acc1", better="higher", scale="exact", outcome="correct")
 
 
-@pytest.mark.parametrize(("right", "count"), [(0, 10), (3, 10), (516, 1200), (1200, 1200)])
+@pytest.mark.parametrize(("right", "count"), [(0, 10), (0, 24), (3, 10), (516, 1200), (1200, 1200)])
 def test_the_interval_of_a_share_is_wilson_s(right, count):
     found = interval_of(right / count, np.arange(count) < right)
     known = binomtest(right, count).proportion_ci(method="wilson")
     assert (found.low, found.high) == pytest.approx((known.low, known.high), abs=1e-12)
+    assert (found.low == 0) == (right == 0)
+    assert (found.high == 1) == (right == count)
 
 
 def test_the_interval_of_other_outcomes_holds_the_figure_as_often_as_promised():
