@@ -252,7 +252,7 @@ def test_of_two_clients_that_take_a_name_at_one_moment_one_is_refused(
 def claimed(client: Client, cluster: str, cache: Path, **variables: str) -> str:
     """Claim a machine's name as a client with another memory does; returns what it says."""
     program = (
-        "import sys; from skymark.cloud.lifecycle.new_cluster import NewCluster; "
+        "import sys; from skymark.cloud.lifecycle.clusters import NewCluster; "
         "from skymark.cloud.rented_run import RentedRun; "
         "from skymark.model.requests import Machine; "
         "run = {'profile': 'cpu', 'plan_hash': '', 'run_id': '', 'machine': Machine()}; "

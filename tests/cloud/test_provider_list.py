@@ -16,8 +16,13 @@ from skymark.cli.machines import status
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, ProviderAddress, all_hired, note_hired
 from skymark.cloud.known_machines import hired as known
-from skymark.cloud.lifecycle.disappearance import Disappearance
-from skymark.cloud.lifecycle.ending import EndableCluster, Patience, is_gone, until_gone
+from skymark.cloud.lifecycle.ending import (
+    Disappearance,
+    EndableCluster,
+    Patience,
+    is_gone,
+    until_gone,
+)
 from skymark.cloud.machines import forgotten_machines
 from skymark.cloud.sky import client
 from skymark.cloud.sky.catalogue import at_told_price, told_prices_usd, with_told_prices

@@ -16,8 +16,7 @@ from skymark.cloud.machine_script import source_place
 from skymark.cloud.rented_run import RentedRun, machine_kinds
 from skymark.cloud.sky.clusters import profile_of
 from skymark.cloud.sky.internals import withhold_provider_keys
-from skymark.cloud.sky.queued_tasks import make_user_task
-from skymark.cloud.sky.tasks import make_run_task, make_task, source_of
+from skymark.cloud.sky.tasks import make_run_task, make_task, make_user_task, source_of
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine
 from skymark.resources import resource_directory

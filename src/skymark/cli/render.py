@@ -177,9 +177,8 @@ def jobset(  # noqa: PLR0913  # its parameters are the options of a command
       skymark render jobset cpu --image IMAGE --split even:4 --output job.yaml
       skymark render jobset clip_8xh100 --image IMAGE --gpus 1 --split balanced:8
     """
-    from skymark.cloud.render.jobset import JobSetFields, jobset_manifest, name_of_set
-    from skymark.cloud.render.manifest import read_template, yaml_text
-    from skymark.cloud.render.workload import shared_memory_gb
+    from skymark.cloud.render.kubernetes import JobSetFields, jobset_manifest, name_of_set
+    from skymark.cloud.render.workload import read_template, shared_memory_gb, yaml_text
 
     work, limit_s, processes = _of_pods(profile, options, sharing, deadline)
     if work.platform == "gpu" and not gpus:
@@ -257,15 +256,19 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
       skymark render aichor cpu --split even:4 --output manifest.yaml
       skymark render aichor --scenario 2 --command "python -u main.py"
     """
-    from skymark.cloud.render.aichor import (
+    from skymark.cloud.render.kubernetes import (
         AichorFields,
         aichor_manifest,
         command_of,
         next_step,
         split_of_scenario,
     )
-    from skymark.cloud.render.manifest import read_template, yaml_text
-    from skymark.cloud.render.workload import require_cpus, shared_memory_gb
+    from skymark.cloud.render.workload import (
+        read_template,
+        require_cpus,
+        shared_memory_gb,
+        yaml_text,
+    )
     from skymark.execute.partition.explain import requests_of
 
     split = split_of_scenario(scenario, sharing.split)
@@ -329,7 +332,7 @@ def sky(  # its parameters are the options of a command
       skymark render sky clip_8xh100 --num-nodes 2 --output job.yaml
     """
     from skymark.cli.terminal import Terminal
-    from skymark.cloud.render.manifest import sky_text
+    from skymark.cloud.render.workload import sky_text
     from skymark.cloud.rented_run import (
         RentedRun,
         cluster_name,

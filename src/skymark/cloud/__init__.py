@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from skymark.cloud.checkup import Checkup, Provider, check_up
-    from skymark.cloud.executing import execute, follow_commands, queue_commands
-    from skymark.cloud.launching import Estimate, launch, quote
+    from skymark.cloud.launching import (
+        Estimate,
+        execute,
+        follow_commands,
+        launch,
+        queue_commands,
+        quote,
+    )
     from skymark.cloud.lifecycle.queued_jobs import Submitted
     from skymark.cloud.lifecycle.stages import (
         Callbacks,
@@ -48,8 +54,14 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "checkup": ("Checkup", "Provider", "check_up"),
-    "executing": ("execute", "follow_commands", "queue_commands"),
-    "launching": ("Estimate", "launch", "quote"),
+    "launching": (
+        "Estimate",
+        "execute",
+        "follow_commands",
+        "launch",
+        "queue_commands",
+        "quote",
+    ),
     "lifecycle.queued_jobs": ("Submitted",),
     "lifecycle.stages": (
         "Callbacks",

@@ -17,8 +17,7 @@ from skymark.cloud.known_machines import (
     note_hired,
     recall,
 )
-from skymark.cloud.lifecycle.disappearance import QUIET_S
-from skymark.cloud.lifecycle.ending import Gone, prove_gone, prove_job_gone
+from skymark.cloud.lifecycle.ending import QUIET_S, Gone, prove_gone, prove_job_gone
 from skymark.cloud.lifecycle.retrieving import check_home, from_cluster
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from skymark.cloud.machine_script import LATEST, RESULTS
@@ -39,10 +38,11 @@ from skymark.cloud.sky.jobs import (
     JobEnd,
     QueuedJob,
     cancel_jobs,
+    find_managed_job,
+    live_managed_jobs,
     queued_jobs,
     show_output,
 )
-from skymark.cloud.sky.managed_jobs import find_managed_job, live_managed_jobs
 from skymark.cloud.sky.ssh import output_of
 from skymark.cloud.submissions import PREFIX
 from skymark.cloud.waiting import clock_s, in_background

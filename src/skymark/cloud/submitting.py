@@ -32,20 +32,23 @@ from skymark.cloud.machines import run_of_machine
 from skymark.cloud.rented_run import (
     KEPT_IDLE_MINUTES,
     RentedRun,
+    check_stores,
     idle_minutes_for,
     limits_of,
     require_time_before,
 )
 from skymark.cloud.sky.client import leaves_no_server
-from skymark.cloud.sky.jobs import queued_jobs
-from skymark.cloud.sky.managed_jobs import check_controller, known_managed_jobs
-from skymark.cloud.slots import Cards, SlotJob, group_bytes, job_per_group, slot_jobs
+from skymark.cloud.sky.jobs import check_controller, known_managed_jobs, queued_jobs
 from skymark.cloud.source import source_for
-from skymark.cloud.stores import check_stores
 from skymark.cloud.submissions import (
+    Cards,
+    SlotJob,
+    group_bytes,
     job_name,
+    job_per_group,
     new_submission,
     outstanding_parts,
+    slot_jobs,
     submission_key,
 )
 from skymark.execute.named_data import require_data

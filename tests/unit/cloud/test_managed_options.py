@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.stores import lasting_store
+from skymark.cloud.rented_run import lasting_store
 from skymark.model.errors import UsageError
 from skymark.model.requests import Machine
 from tests.rented_runs import run_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.cloud.slots import Cards, job_per_group, slot_jobs, working_cards
+from skymark.cloud.submissions import Cards, job_per_group, slot_jobs, working_cards
 from skymark.model.errors import UsageError
 
 GIB = 2**30

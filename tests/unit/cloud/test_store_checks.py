@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from skymark.cloud.stores import check_stores
+from skymark.cloud.rented_run import check_stores
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 
 KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -56,7 +56,7 @@ class Server:
 def server(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("skymark.cloud.stores.LONGEST_WAIT_S", 0.01)
+    monkeypatch.setattr("skymark.cloud.rented_run.LONGEST_WAIT_S", 0.01)
     server = Server()
     yield server
     server.close()

@@ -16,17 +16,17 @@ from typing import ClassVar
 from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import HiredMachines, claim, keep_plan, note_hired, taken
-from skymark.cloud.lifecycle.asking import RequestInFlight
 from skymark.cloud.lifecycle.carrying_out import ended_where_not_hired
 from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
+from skymark.cloud.lifecycle.queued_jobs import RequestInFlight
 from skymark.cloud.lifecycle.quoting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.retrieving import from_machine, from_store
 from skymark.cloud.lifecycle.stages import Callbacks, Finished, Hired, Kept, Quoted, Retrieved
 from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.client import explained
-from skymark.cloud.sky.jobs import JobEnd
-from skymark.cloud.sky.managed_jobs import (
+from skymark.cloud.sky.jobs import (
+    JobEnd,
     ManagedJob,
     await_managed_job,
     find_managed_job,

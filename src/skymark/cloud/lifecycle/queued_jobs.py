@@ -1,36 +1,161 @@
-"""Jobs in the queue of an existing machine: send their files, then submit each."""
+"""Jobs in the queue of an existing machine: send their files, then request each."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import turn_of, write_secrets
-from skymark.cloud.lifecycle.asking import IN_FLIGHT, ClusterQueue, put_in_order
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.machine_script import UNTIL_VARIABLE, plan_file, secrets_file
 from skymark.cloud.rented_run import RentedRun
+from skymark.cloud.sky.client import explained
 from skymark.cloud.sky.clusters import handle_of
-from skymark.cloud.sky.jobs import MachineJob, cancel_jobs, queued_jobs
-from skymark.cloud.sky.queued_tasks import cards_of, make_slot_task
+from skymark.cloud.sky.jobs import (
+    MachineJob,
+    await_job,
+    cancel_jobs,
+    queued_jobs,
+    request_job,
+    take_back,
+)
 from skymark.cloud.sky.ssh import output_of, send_directory, send_source
-from skymark.cloud.slots import Cards, SlotJob
+from skymark.cloud.sky.tasks import cards_of, make_slot_task
 from skymark.cloud.source import source_directory
 from skymark.cloud.submissions import (
+    Cards,
     OutstandingGroups,
+    SlotJob,
     group_job_name,
     job_name,
     outstanding_groups,
     submission_key,
 )
 from skymark.execute.planner import write_plan
+from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
+
+IN_FLIGHT = 4
+"""Requests at once. SkyPilot's API server on a user's machine keeps four workers for requests such
+as these (``_MAX_LONG_WORKERS_LOCAL`` in ``sky/server/config.py`` of 0.14.1). For each more it
+starts a process that imports SkyPilot: 64 of them were not through after ten minutes."""
+
+
+class RequestInFlight:
+    """At most one request for a machine or a job, from when it is made until it is granted."""
+
+    def __init__(self) -> None:
+        self._asked: Any = None
+
+    def make(self, call: Callable[[], Any]) -> Any:
+        """Make a request, note it and return it.
+
+        Ctrl-C counts when that is done: of a request that is half made nobody knows whether it was
+        heard. A second one counts at once.
+        """
+        with one_interrupt_held() as held:
+            self._asked = call()
+        if held.came:
+            raise KeyboardInterrupt
+        return self._asked
+
+    def granted(self) -> None:
+        """Forget it: there is nothing to take back any more."""
+        self._asked = None
+
+    def take_back(self) -> None:
+        """End it, if it has not been granted.
+
+        Raises:
+            CloudError: it is not known whether it has ended.
+        """
+        if self._asked is not None:
+            take_back([self._asked])
+            self._asked = None
+
+
+@dataclass(frozen=True)
+class ClusterQueue:
+    """Queue of a cluster, into which jobs are submitted by name."""
+
+    cluster: str
+    tasks: Mapping[str, Any]
+    """SkyPilot's, by the names of the jobs."""
+
+    def request(self, name: str) -> Any:
+        """Ask for a job."""
+        with explained(f"{self.cluster} did not take {name}"):
+            return request_job(self.tasks[name], self.cluster)
+
+    def result(self, asked: Any) -> MachineJob:
+        """Return the job of a request once it is in the queue."""
+        with explained(f"{self.cluster} did not take a job"):
+            return await_job(asked, self.cluster)
+
+    def take_back(self, asked: Sequence[Any]) -> None:
+        """End requests that are still being worked at."""
+        take_back(asked)
+
+
+def put_in_order(
+    names: Iterable[str],
+    queue: ClusterQueue,
+    granted: Callable[[str, MachineJob], None],
+    in_flight: int = IN_FLIGHT,
+) -> None:
+    """Put jobs into a queue; stop at the first refusal, or at Ctrl-C.
+
+    Args:
+        names: of the jobs, in order of submission.
+        queue: takes them.
+        granted: gets each job in the queue, including requests in flight at a refusal.
+        in_flight: number of parallel requests.
+
+    Raises:
+        SkymarkError: a job was refused; pending requests are cancelled.
+    """
+    left = deque(names)
+    asked: dict[str, Any] = {}
+    try:
+        while left or asked:
+            while left and len(asked) < in_flight:
+                _ask(left.popleft(), queue, asked)
+            name = next(iter(asked))
+            job = queue.result(asked[name])
+            del asked[name]
+            granted(name, job)
+    except BaseException:
+        _take_back(asked, queue, granted)
+        raise
+
+
+def _ask(name: str, queue: ClusterQueue, asked: dict[str, Any]) -> None:
+    """Ask for a job and note the request; Ctrl-C counts when that is done."""
+    with one_interrupt_held() as held:
+        asked[name] = queue.request(name)
+    if held.came:
+        raise KeyboardInterrupt
+
+
+def _take_back(
+    asked: Mapping[str, Any], queue: ClusterQueue, granted: Callable[[str, MachineJob], None]
+) -> None:
+    """Cancel requests, and report requests that were granted before."""
+    try:
+        queue.take_back(list(asked.values()))
+    except SkymarkError:
+        return  # no answer may come for them
+    for name, one in asked.items():
+        with suppress(SkymarkError):
+            granted(name, queue.result(one))
+
 
 NAMED = 5
 """Groups that a message names; the rest is counted."""
@@ -68,7 +193,7 @@ def submit_slots(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submitt
 
     Args:
         quoted: the run, which has a submission.
-        jobs: of `skymark.cloud.slots`.
+        jobs: of `skymark.cloud.submissions`.
         tell: gets a message about a wait, and about each job in the queue.
 
     Raises:
@@ -104,7 +229,7 @@ def submit_groups(quoted: Quoted, jobs: Sequence[SlotJob], tell: Tell) -> Submit
 
     Args:
         quoted: the run, which has a submission.
-        jobs: of `skymark.cloud.slots.job_per_group`.
+        jobs: of `skymark.cloud.submissions.job_per_group`.
         tell: gets a message about a wait, and about each job in the queue.
 
     Raises:
@@ -147,7 +272,7 @@ def outstanding_jobs(
     Args:
         run: with the cluster's name.
         key: of the submission.
-        jobs: of `skymark.cloud.slots.job_per_group`.
+        jobs: of `skymark.cloud.submissions.job_per_group`.
         tell: gets the number of groups with a job.
 
     Raises:

@@ -39,7 +39,7 @@ from skymark.cloud.sky.clusters import handle_of, hired_machines, hourly_price_u
 from skymark.cloud.sky.internals import OWN_CLUSTERS, withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import machine_task, make_task
-from skymark.cloud.slots import Cards, SlotJob, group_bytes, slot_jobs, working_cards
+from skymark.cloud.submissions import Cards, SlotJob, group_bytes, slot_jobs, working_cards
 from skymark.model.duration import NOTHING
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.rented_run import RentedRun
-from skymark.cloud.stores import stores_that_last
+from skymark.cloud.rented_run import RentedRun, stores_that_last
 from skymark.model.base import Frozen
 from skymark.model.errors import StoreError, UsageError
 from skymark.model.manifest import Manifest

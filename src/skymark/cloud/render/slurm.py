@@ -7,8 +7,7 @@ import re
 import shlex
 import subprocess
 
-from skymark.cloud.render.manifest import comment
-from skymark.cloud.render.workload import Workload
+from skymark.cloud.render.workload import Workload, comment
 from skymark.cloud.rented_run import cluster_name
 from skymark.execute.partition.explain import ResourceRequest
 from skymark.execute.ranks.reading import WHOLE

@@ -12,8 +12,8 @@ from hashlib import sha256
 import pytest
 
 from skymark.cloud.errors import CloudError, UnreachableError
-from skymark.cloud.lifecycle.copying import bring_home
 from skymark.cloud.lifecycle.results import problems_of
+from skymark.cloud.lifecycle.retrieving import bring_home
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.ssh import rsync, take
 from skymark.model.errors import StoreRefusedError
@@ -307,7 +307,7 @@ def test_of_a_hostile_tree_only_files_of_a_run_come_and_none_is_lost(
         assert sum(found.stat().st_size for found in staged if found.exists()) < 1 << 20
         usual(path, **options)
 
-    monkeypatch.setattr("skymark.cloud.lifecycle.copying.shutil.rmtree", look)
+    monkeypatch.setattr("skymark.cloud.lifecycle.retrieving.shutil.rmtree", look)
     home = tmp_path / "came"
     results = bring_home(rented(), home / "one")
     assert results.whole
@@ -339,7 +339,7 @@ exec {rsync} "$@"
 def test_a_machine_that_goes_away_on_the_way_has_given_its_records(
     machines, write_run, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("skymark.cloud.lifecycle.copying.LITTLE_BYTES", 0)
+    monkeypatch.setattr("skymark.cloud.lifecycle.retrieving.LITTLE_BYTES", 0)
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     machines.program("rsync", BREAKING.format(rsync=RSYNC, folder="logs"))
     with pytest.raises(UnreachableError, match=f"{tmp_path}/one has 2 earlier records"):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.cloud.lifecycle.disappearance import Disappearance
+from skymark.cloud.lifecycle.ending import Disappearance
 
 RUNS, ENDS, NOTHING = {"a": True}, {"a": False}, {}
 

@@ -7,7 +7,7 @@ import pytest
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import HiredMachines
-from skymark.cloud.lifecycle import new_cluster
+from skymark.cloud.lifecycle import clusters
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from tests.rented_runs import run_of
 
@@ -26,11 +26,11 @@ def keep(monkeypatch):
                 raise CloudError("away")
             return [cost]
 
-        monkeypatch.setattr(new_cluster, "hired", lambda cluster: machines)
-        monkeypatch.setattr(new_cluster, "costs_of", costs_of)
-        monkeypatch.setattr(new_cluster, "_set_own_timer", lambda run, minutes: None)
-        monkeypatch.setattr(new_cluster, "set_idle_timer", lambda cluster, m: timers.append(m))
-        kept = new_cluster.keep_cluster(Retrieved(Finished(run_of(**fields)), safe=False))
+        monkeypatch.setattr(clusters, "hired", lambda cluster: machines)
+        monkeypatch.setattr(clusters, "costs_of", costs_of)
+        monkeypatch.setattr(clusters, "_set_own_timer", lambda run, minutes: None)
+        monkeypatch.setattr(clusters, "set_idle_timer", lambda cluster, m: timers.append(m))
+        kept = clusters.keep_cluster(Retrieved(Finished(run_of(**fields)), safe=False))
         assert timers in ([], [kept.idle_minutes])
         return kept.idle_minutes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.lifecycle.asking import IN_FLIGHT, put_in_order
+from skymark.cloud.lifecycle.queued_jobs import IN_FLIGHT, put_in_order
 from skymark.cloud.sky.jobs import MachineJob
 
 NAMES = [f"job-{number}" for number in range(12)]

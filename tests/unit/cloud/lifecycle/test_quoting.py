@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.cost import print_quote
-from skymark.cloud.executing import limits_there
+from skymark.cloud.launching import limits_there
 from skymark.cloud.lifecycle import quoting
 from skymark.cloud.lifecycle.quoting import Slots, on_all_gpus, quote_there, slots_on
 from skymark.execute.planner import load_profile, make_plan

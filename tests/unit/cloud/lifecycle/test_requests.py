@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from skymark.cloud.lifecycle.asking import RequestInFlight
+from skymark.cloud.lifecycle.queued_jobs import RequestInFlight
 
 
 def test_ctrl_c_while_a_request_is_made_counts_once_it_is_known():

@@ -14,7 +14,7 @@ from jsonschema import validate
 
 from benchmarks.runners import full_runner
 from skymark.cli.main import main
-from skymark.cloud.render.aichor import SCENARIOS
+from skymark.cloud.render.kubernetes import SCENARIOS
 from skymark.execute.partition.shard import shard_of
 from skymark.execute.ranks.reading import rank_here
 from skymark.store.directory import open_directory
