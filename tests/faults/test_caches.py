@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.cache.jobs import sweep_jobs
+from skymark.cache.sharing import sweep_jobs
 from tests.waiting import until
 
 JOBS = 5

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from skymark.cache.choosing import known_rates
+from skymark.cache.providing import known_rates
 from skymark.execute.venvs import Venvs
 from skymark.model.venv import VenvSpec
 from tests.cache_table.__main__ import VENVS, lying_locks

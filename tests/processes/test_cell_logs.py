@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from skymark.execute import cell_logs
-from skymark.execute.cell_logs import CappedLog, WorkerOutput
+from skymark.execute import starting
+from skymark.execute.starting import CappedLog, WorkerOutput
 from skymark.execute.sweeps import run_sweeps
 from skymark.model.record import Status
 from tests.scripted_suite import cell_of, plan_of
@@ -23,9 +23,9 @@ NOTICE = re.compile(rb"\n\[skymark left out ([\d,]+) bytes here; .*\]\n")
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs of at most 100 bytes, of which the first and last 20 stay."""
-    monkeypatch.setattr(cell_logs, "HEAD_BYTES", 20)
-    monkeypatch.setattr(cell_logs, "TAIL_BYTES", 20)
-    monkeypatch.setattr(cell_logs, "MOST_BYTES", 200)
+    monkeypatch.setattr(starting, "HEAD_BYTES", 20)
+    monkeypatch.setattr(starting, "TAIL_BYTES", 20)
+    monkeypatch.setattr(starting, "MOST_BYTES", 200)
 
 
 def taken_apart(log: Path) -> tuple[bytes, int, bytes]:
@@ -93,7 +93,7 @@ def test_a_program_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None
         program = subprocess.Popen([sys.executable, "-c", FLOOD], stdout=output.descriptor)
     try:
         until(lambda: b"left out" in log.read_bytes()[: 3 << 20], 60, "a cut")
-        assert log.stat().st_size <= cell_logs.MOST_BYTES + cell_logs.TAIL_BYTES
+        assert log.stat().st_size <= starting.MOST_BYTES + starting.TAIL_BYTES
         other = tmp_path / "other"
         output.turn_to(other)
         size = log.stat().st_size
@@ -103,7 +103,7 @@ def test_a_program_that_prints_without_end_fills_no_disk(tmp_path: Path) -> None
         program.kill()
         program.wait()
     output.close()
-    assert other.stat().st_size <= cell_logs.MOST_BYTES
+    assert other.stat().st_size <= starting.MOST_BYTES
 
 
 def test_what_was_printed_before_is_in_the_log_it_was_printed_for(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ def test_what_was_printed_before_is_in_the_log_it_was_printed_for(tmp_path: Path
 @pytest.mark.usefixtures("processes_without_coverage")
 @pytest.mark.parametrize("adapter", ["a", "forks"])
 def test_a_library_that_prints_much_is_measured_and_its_run_ends_well(bed, monkeypatch, adapter):
-    monkeypatch.setattr(cell_logs, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(cell_logs, "HEAD_BYTES", 1 << 10)
-    monkeypatch.setattr(cell_logs, "TAIL_BYTES", 1 << 10)
+    monkeypatch.setattr(starting, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(starting, "HEAD_BYTES", 1 << 10)
+    monkeypatch.setattr(starting, "TAIL_BYTES", 1 << 10)
     cells = [cell_of(adapter, "S-1", does="gush-out"), cell_of(adapter, "S-2", does="print")]
     records = run_sweeps(bed.measurer(plan_of(*cells)))
     assert [record.status for record in records] == [Status.OK, Status.OK]

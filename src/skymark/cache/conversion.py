@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.request import urlopen
 
-from skymark.cache.building import build_entry
+from skymark.cache.building import CONTENT, build_entry
 from skymark.cache.hub import reached
-from skymark.cache.manifest import CONTENT
 from skymark.cache.recipe import UNLOCKED, Recipe, run_builder
 from skymark.cache.sharing import unlocked, using
 from skymark.cache.sources import (

@@ -15,7 +15,10 @@ from cyclopts import App, Parameter
 
 from skymark.cache.location import Policy, root_of
 from skymark.cli.cache_entries import clean, du, list_entries, verify
-from skymark.cli.cache_options import (
+from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
+from skymark.cli.parameters import (
+    COUNT,
+    SECONDS,
     BuildLimit,
     DataOfRuns,
     Field,
@@ -24,17 +27,16 @@ from skymark.cli.cache_options import (
     Prepare,
     Python,
     Root,
+    Several,
     Sources,
     UseOption,
 )
-from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
-from skymark.cli.parameters import COUNT, SECONDS, Several
 from skymark.cli.tables import Json, print_rows
 from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from skymark.cache.choosing import PolicyChoice, Rates
+    from skymark.cache.providing import PolicyChoice, Rates
     from skymark.cache.recipe import Recipe
 
 cache = App(
@@ -72,7 +74,7 @@ def plan(
       skymark cache plan hf://owner/name --jobs 16
       skymark cache plan ./rows --measure --explain
     """
-    from skymark.cache.choosing import known_rates, measure_rates
+    from skymark.cache.providing import known_rates, measure_rates
 
     root = root_of(cache_root)
     rates = measure_rates(root, python) if measure else known_rates(root)
@@ -238,10 +240,9 @@ def use(
 
     Exit status: the command's own; 1 the cache could not be built; 2 bad usage.
     """
-    from skymark.cache.choosing import known_rates
-    from skymark.cache.providing import provided
+    from skymark.cache.providing import known_rates, provided
     from skymark.cache.sharing import refused_locks
-    from skymark.execute.ranks.reading import turn_of
+    from skymark.execute.rank import turn_of
 
     if not command:
         raise UsageError("give the job's command after --, such as -- python train.py")
@@ -303,7 +304,7 @@ def _choice(
     uses: Literal["once", "often"],
     rates: Rates,
 ) -> PolicyChoice:
-    from skymark.cache.choosing import case_of, choose
+    from skymark.cache.providing import case_of, choose
     from skymark.cache.sources import look_at_all, total_bytes
 
     size = total_bytes([found for one in sources for found in look_at_all(one)])
@@ -369,8 +370,8 @@ def _print_before_and_after(
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     """Run a job's command to its end, also if a signal stops this process."""
-    from skymark.cache.jobs import note_command
     from skymark.cache.location import JOB_VARIABLE
+    from skymark.cache.sharing import note_command
 
     try:
         process = _start(command, variables)

@@ -9,9 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from skymark.cache.location import root_of
-from skymark.cli.cache_options import Root
 from skymark.cli.caller import note, print_json, print_plain
-from skymark.cli.parameters import DAYS, Several
+from skymark.cli.parameters import DAYS, Root, Several
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import UsageError
 from skymark.model.sizes import count_of
@@ -70,8 +69,7 @@ def verify(
 
     Exit status: 0 all is well; 1 something is wrong; 2 no such cache.
     """
-    from skymark.cache.entries import entries
-    from skymark.cache.troubles import troubles
+    from skymark.cache.entries import entries, troubles
     from skymark.execute.run_caches import open_data
 
     root = root_of(cache_root)

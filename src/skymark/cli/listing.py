@@ -1,7 +1,8 @@
-"""`skymark list` and `show`: scenarios, adapters, profiles, suites and kinds of causes."""
+"""`skymark list`, `show` and `schema`: scenarios, adapters, profiles, suites, causes, schemas."""
 
 from __future__ import annotations
 
+import json
 import json as json_module
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ from skymark.execute.venvs import Venvs
 from skymark.model.causes import explanations
 from skymark.model.errors import UnknownNameError, UsageError, VenvBuildError
 from skymark.model.requests import DEFAULT_PROFILE
+from skymark.report.results import schema_of
 from skymark.suite.contract import Row, Suite
 from skymark.suite.registry import suite_named, suites
 
@@ -239,3 +241,21 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return " ".join(str(item) for item in value)
     return "" if value is None else str(value)
+
+
+Name = Literal["request", "plan", "record", "manifest", "comparison", "report"]
+
+
+def schema(name: Annotated[Name, Parameter(help="The thing to describe.")], /) -> int:
+    """Print the JSON Schema of a file or a request.
+
+    request: the arguments of `skymark.Work`. plan: the file of `plan --output`. record and
+    manifest: files of a run's directory. comparison and report: the output of `compare --json` and
+    `report --json`.
+
+    Examples:
+      skymark schema record
+      skymark schema comparison
+    """
+    print_json(json.dumps(schema_of(name), indent=1))
+    return 0

@@ -56,7 +56,7 @@ COMMANDS = {
         "site": ("results:site", "Write static web pages about many runs."),
         "export": ("results:export", "Write a run as CSV, Parquet and the like, or into a store."),
         "fetch": ("stores:fetch", "Copy a run from a store into a directory."),
-        "schema": ("schema:schema", "Print the JSON Schema of a file or a request."),
+        "schema": ("listing:schema", "Print the JSON Schema of a file or a request."),
     },
     RENTED: {
         "cost": ("cost:cost", "Estimate the price of a run on a rented machine."),

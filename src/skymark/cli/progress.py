@@ -23,7 +23,7 @@ from rich.text import Text
 from skymark.cli.caller import is_quiet, is_verbose
 from skymark.model.metric import Declaration
 from skymark.model.record import Cell, Record, Round, Status
-from skymark.report.standing import Standing
+from skymark.report.progress import Standing
 from skymark.report.terminal import STYLES
 
 

@@ -269,7 +269,7 @@ def aichor(  # noqa: PLR0913  # its parameters are the options of a command
         shared_memory_gb,
         yaml_text,
     )
-    from skymark.execute.partition.explain import requests_of
+    from skymark.execute.partition.shard import requests_of
 
     split = split_of_scenario(scenario, sharing.split)
     requests = requests_of(split, sharing.total_cpus, sharing.total_memory)

@@ -12,9 +12,8 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
 from skymark.cache.location import require_policy
-from skymark.cli.cache_options import PolicyName
 from skymark.cli.help import RARE
-from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
+from skymark.cli.parameters import MOST, PolicyName, Several, Split, TotalCpus, TotalMemory
 from skymark.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class SharingOptions:
         from skymark.cache.location import Policy
         from skymark.cloud.render.workload import Workload
         from skymark.execute.named_data import require_data
-        from skymark.execute.partition.explain import requests_of
+        from skymark.execute.partition.shard import requests_of
         from skymark.execute.partition.split import read_split
         from skymark.report.shared_work import shared_work
         from skymark.store.kinds import kind_of

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from skymark.cache.location import require_policy
-from skymark.cli.cache_options import POLICY_VARIABLE, ROOT_VARIABLE, PolicyName
 from skymark.cli.help import MACHINE_TITLE, RARE
 from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
@@ -22,10 +21,13 @@ from skymark.cli.parameters import (
     IDLE_MINUTES,
     JOB,
     NODES,
+    POLICY_VARIABLE,
     RESULTS,
+    ROOT_VARIABLE,
     TIME,
     USD,
     MachinesSplit,
+    PolicyName,
     Several,
 )
 from skymark.model.duration import seconds_of

@@ -85,7 +85,7 @@ def report(
     if open_page and not webbrowser.open((run.directory / PAGE).absolute().as_uri()):
         say(f"no browser opens here; the page is {run.directory / PAGE}")
     if figures is not None:
-        from skymark.report.figures import write_figures
+        from skymark.report.chart import write_figures
 
         written = write_figures(run, figures)
         note(f"{count_of(len(written), 'figure')} in {figures}")

@@ -12,12 +12,6 @@ import skymark
 from skymark.api import expected_time, run_directory
 from skymark.cache.location import require_policy
 from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
-from skymark.cli.cache_options import (
-    POLICY_VARIABLE,
-    ROOT_VARIABLE,
-    Root,
-    RunPolicy,
-)
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.help import RARE
@@ -25,12 +19,16 @@ from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
     DIRECTORY,
     FILE,
+    POLICY_VARIABLE,
+    ROOT_VARIABLE,
     SECONDS,
     SHARING,
     WHAT,
     WHERE,
     Env,
     Explain,
+    Root,
+    RunPolicy,
     Several,
     Split,
     TotalCpus,

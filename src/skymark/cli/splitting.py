@@ -8,19 +8,20 @@ from collections.abc import Sequence
 
 from skymark.cli.caller import note, print_json, say
 from skymark.cli.tables import print_rows
-from skymark.execute.partition.explain import (
+from skymark.execute.partition.shard import (
     ResourceRequest,
+    Shard,
     WorkerPart,
+    items_of,
     name_of,
     named_keys,
     reasons,
     requests_of,
+    shard_of,
     worker_parts,
 )
-from skymark.execute.partition.shard import Shard, items_of, shard_of
 from skymark.execute.partition.split import Split, read_split
-from skymark.execute.ranks.rank import ALONE, Rank, read_rank
-from skymark.execute.ranks.reading import rank_here
+from skymark.execute.rank import ALONE, Rank, rank_here, read_rank
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import count_of

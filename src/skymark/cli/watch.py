@@ -108,7 +108,7 @@ def _tell(watched: Watch, output: Path | None, *, as_json: bool) -> None:
         return
     text = json_module.dumps(watched.verdict.to_json())
     if output is not None:
-        from skymark.report.watched import watched_page
+        from skymark.report.html import watched_page
 
         write_whole(output / "verdict.json", f"{text}\n".encode())
         write_whole(output / "verdict.html", watched_page(watched.verdict).encode())

@@ -13,8 +13,7 @@ from typing import NamedTuple, Protocol
 from pydantic import Field
 
 from skymark.cloud.rented_run import RentedRun
-from skymark.execute.partition.explain import worker_parts
-from skymark.execute.partition.shard import items_of
+from skymark.execute.partition.shard import items_of, worker_parts
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan

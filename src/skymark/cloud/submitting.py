@@ -52,8 +52,14 @@ from skymark.cloud.submissions import (
     submission_key,
 )
 from skymark.execute.named_data import require_data
-from skymark.execute.partition.explain import WorkerPart, named_keys, worker_parts
-from skymark.execute.partition.shard import Item, items_of, parts_of
+from skymark.execute.partition.shard import (
+    Item,
+    WorkerPart,
+    items_of,
+    named_keys,
+    parts_of,
+    worker_parts,
+)
 from skymark.execute.partition.split import Split, read_split
 from skymark.execute.planner import load_profile, planned
 from skymark.model.errors import GateError, SkymarkError, UsageError

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from skymark.execute.cell_logs import WorkerOutput
 from skymark.execute.machine_fault import LOOK_S, RoundWatch
 from skymark.execute.messages import (
     EVENTS,
@@ -41,7 +40,7 @@ from skymark.execute.messages import (
 )
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.slices import LiveRound, live_s
-from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerParent, launched
+from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerOutput, WorkerParent, launched
 from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.machine_watch import MachineWatch
 from skymark.measure.process_tree import TreeSampler, kill_tree

@@ -3,7 +3,7 @@
 It is started alone, or forked from a parent that has made the runner (`skymark.execute.worker`).
 
 Standard output and error belong to the library under test; the engine reads them and writes the
-cell's log (`skymark.execute.cell_logs`). It speaks over two other file descriptors
+cell's log (`skymark.execute.starting`). It speaks over two other file descriptors
 (`skymark.execute.messages`).
 
 It runs in the adapter's venv. A fork copies a process's memory, and of its threads only the caller.
@@ -49,7 +49,7 @@ from skymark.execute.messages import (
     line_of,
 )
 from skymark.execute.seen_devices import SeenDevices
-from skymark.machine.page_cache import MappedFiles
+from skymark.machine.disk import MappedFiles
 from skymark.machine.tied import PARENT_VARIABLE, die_with, leave
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources

@@ -1,4 +1,4 @@
-"""A run as one HTML file that needs nothing else, and the environment of all HTML pages."""
+"""Runs and watched loops as single HTML files, and the environment of all HTML pages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from skymark.report import text
 from skymark.report.page import anchor_of, page_of
 from skymark.report.text import MOST_SHOWN
 from skymark.resources import install_line
+from skymark.watching.verdict import REASONS, STAGE_WORDS, advice_of, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from skymark.report.chart import Axis
     from skymark.report.ranking_table import Filled
     from skymark.rundir.reader import Run
+    from skymark.watching.verdict import Verdict
 
 
 def page_environment() -> Environment:
@@ -175,4 +177,35 @@ def render(run: Run, home: str | None = None) -> str:
         manifest=run.manifest,
         declaration=declaration,
         primary=declaration.primary_metric,
+    )
+
+
+def watched_page(verdict: Verdict) -> str:
+    """Return the page as HTML that needs no other file.
+
+    Raises:
+        SkymarkError: jinja2 is not installed.
+    """
+    facts = verdict.facts
+    longest_s = max((wait for _, wait in facts.waits), default=0.0) or 1.0
+    last_s = max((asked for asked, _ in facts.waits), default=0.0) or 1.0
+    causes = [
+        {
+            "share": cause.share,
+            "stage": STAGE_WORDS[cause.stage],
+            "reason": REASONS.get(cause.cause, cause.cause),
+            "advice": advice_of(cause),
+            "lines": lines_of(cause, facts.library),
+        }
+        for cause in verdict.diagnosis.causes
+        if cause.cause != "none"
+    ]
+    marks = [
+        (100 * asked / last_s, 100 * (1 - wait / longest_s), asked, wait)
+        for asked, wait in facts.waits
+    ]
+    return (
+        page_environment()
+        .get_template("watched.html.j2")
+        .render(verdict=verdict, facts=facts, causes=causes, marks=marks, longest_s=longest_s)
     )

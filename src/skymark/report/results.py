@@ -8,8 +8,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from skymark.model.record import is_well
+from pydantic import BaseModel
+
+from skymark.model.manifest import Manifest
+from skymark.model.plan import Plan
+from skymark.model.record import Record, is_well
+from skymark.model.requests import Work
+from skymark.model.schema import KEY
 from skymark.report import compare
+from skymark.report.verdicts import RunReport
 from skymark.rundir import reader
 
 if TYPE_CHECKING:
@@ -19,6 +26,7 @@ if TYPE_CHECKING:
     from skymark.report.ranking_table import Row
     from skymark.report.verdicts import ScenarioVerdict
     from skymark.store.storing import Stored
+
 
 Result = TypeVar("Result")
 WIDTH = 160
@@ -127,7 +135,7 @@ class Run(reader.Run):
         Raises:
             SkymarkError: matplotlib is missing (``skymark[figures]``), or a file cannot be written.
         """
-        from skymark.report.figures import write_figures
+        from skymark.report.chart import write_figures
 
         return write_figures(self, Path(directory))
 
@@ -180,3 +188,33 @@ def _printed(printer: Callable[[Result, Console], None], result: Result, width: 
     text = io.StringIO()
     printer(result, Console(file=text, width=width))
     return text.getvalue()
+
+
+MODELS: dict[str, type[BaseModel]] = {
+    "request": Work,
+    "plan": Plan,
+    "record": Record,
+    "manifest": Manifest,
+    "comparison": compare.Comparison,
+    "report": RunReport,
+}
+SEALED = ("record", "manifest")
+"""Files that begin with the digest of their content."""
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of a model by its name in `MODELS`.
+
+    Raises:
+        KeyError: there is no such model.
+    """
+    model = MODELS[name]
+    if name == "request":
+        schema = model.model_json_schema()
+    else:
+        schema = model.model_json_schema(mode="serialization")
+    if name in SEALED:
+        digest = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+        schema["properties"] = {KEY: digest, **schema["properties"]}
+    return {"$schema": DIALECT, "title": f"skymark {name}", **schema}

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapreplace
 
 from skymark.execute.duration import LATEST, run_time
-from skymark.execute.partition.explain import idle_workers, worker_parts
-from skymark.execute.partition.shard import items_of
+from skymark.execute.partition.shard import idle_workers, items_of, worker_parts
 from skymark.execute.partition.split import Split
 from skymark.execute.project_file import results_directory
 from skymark.model.duration import Span

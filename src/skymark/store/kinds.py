@@ -137,7 +137,7 @@ class StoreKind:
 
 GROUP = "skymark.stores"
 BUILT_IN = (
-    EntryPoint("s3", "skymark.store.bucket.kind:BUCKET", GROUP),
+    EntryPoint("s3", "skymark.store.bucket.address:BUCKET", GROUP),
     EntryPoint("wandb", "skymark.store.wandb.kind:WANDB", GROUP),
     EntryPoint("file", "skymark.store.directory:DIRECTORY", GROUP),
 )

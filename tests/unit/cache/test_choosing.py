@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cache.choosing import (
+from skymark.cache.location import Policy
+from skymark.cache.providing import (
     MEASURED,
     Case,
     Rates,
@@ -13,7 +14,6 @@ from skymark.cache.choosing import (
     known_rates,
     measure_rates,
 )
-from skymark.cache.location import Policy
 
 GB = 10**9
 RATES = Rates(build_bytes_per_s=50e6)

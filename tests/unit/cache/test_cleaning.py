@@ -12,8 +12,7 @@ import pytest
 
 from skymark.cache.building import build_once
 from skymark.cache.entries import RUNS, clean, entries
-from skymark.cache.jobs import job_directory
-from skymark.cache.sharing import claim_name, claims_beside, using
+from skymark.cache.sharing import claim_name, claims_beside, job_directory, using
 from skymark.model.errors import UsageError
 
 USE = """

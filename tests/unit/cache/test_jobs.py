@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cache.jobs import JOBS, job_directory, job_name, sweep_jobs
 from skymark.cache.location import folder_of, library_variables
+from skymark.cache.sharing import JOBS, job_directory, job_name, sweep_jobs
 from skymark.leases import ABANDONED_S
 
 JOB = """
 import os, sys, time
 from pathlib import Path
-from skymark.cache.jobs import job_directory
+from skymark.cache.sharing import job_directory
 with job_directory(Path(sys.argv[1]), {"SLURM_JOB_ID": "4711"}, print) as directory:
     (directory / "data").write_text("x")
     print(directory, flush=True)

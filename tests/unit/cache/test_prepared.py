@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from skymark.cache.building import CONTENT, read_manifest
+from skymark.cache.entries import troubles
 from skymark.cache.location import DATA_VARIABLE, Policy
-from skymark.cache.manifest import CONTENT, read_manifest
 from skymark.cache.providing import PLAIN, build_prepared, prepared_entry, provided
 from skymark.cache.recipe import recipe_of
-from skymark.cache.troubles import troubles
 from skymark.model.errors import CacheError, UsageError
 
 FILL = """

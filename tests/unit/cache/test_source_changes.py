@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from skymark.cache.manifest import SOURCES
+from skymark.cache.building import SOURCES
+from skymark.cache.entries import MOST_SOURCES, troubles
 from skymark.cache.providing import build_prepared
 from skymark.cache.recipe import recipe_of
 from skymark.cache.sources import changes, look_at
-from skymark.cache.troubles import MOST_SOURCES, troubles
 
 CONTENT = b'{"a": 1}\n' * 20
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from skymark.cache.building import build_once
-from skymark.cache.troubles import troubles
+from skymark.cache.entries import troubles
 from skymark.model.errors import StorageFullError
 from tests.faults.disks import modes_hold, small_disk
 
@@ -18,7 +18,7 @@ READ = "import pyarrow as pa, sys; pa.ipc.open_stream(pa.memory_map(sys.argv[1])
 EXPLAIN = """
 import sys
 from pathlib import Path
-from skymark.cache.troubles import troubles
+from skymark.cache.entries import troubles
 for one in troubles(Path(sys.argv[1])):
     print(one.message, "|", one.cause, "|", one.action)
 """

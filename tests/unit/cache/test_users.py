@@ -22,7 +22,7 @@ import os, sys
 from pathlib import Path
 import shutil, tempfile, pwd, psutil, subprocess, encodings.ascii, encodings.idna
 from skymark.cache.entries import clean
-from skymark.cache.manifest import CONTENT
+from skymark.cache.building import CONTENT
 from skymark.cache.location import Policy
 from skymark.cache.providing import provided
 from skymark.cache.recipe import recipe_of

@@ -12,7 +12,7 @@ from rich.progress import Task, TaskID
 from skymark.cli.progress import ProgressObserver, TimeLeftColumn, time_left_s
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Cause, Cell, Record, Round, Status
-from skymark.report.standing import Standing
+from skymark.report.progress import Standing
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELL = Cell(suite="loading", scenario="TAB-1", variant="small", adapter="grain")

@@ -8,8 +8,7 @@ import skymark
 from skymark.cli.main import main
 from skymark.cli.submit import ManagedOptions
 from skymark.cloud.submitting import measurable, plan_to_submit, split_of_jobs
-from skymark.execute.partition.explain import worker_parts
-from skymark.execute.partition.shard import Item
+from skymark.execute.partition.shard import Item, worker_parts
 from skymark.model.errors import UsageError
 from skymark.model.requests import Work
 from tests.scripted_suite import cell_of, plan_of

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from skymark.machine import page_cache
-from skymark.machine.page_cache import CHUNK_BYTES, drop_page_cache, fill_page_cache
+from skymark.machine import disk
+from skymark.machine.disk import CHUNK_BYTES, drop_page_cache, fill_page_cache
 
 
 def resident_share(path):
@@ -40,7 +40,7 @@ def test_files_that_were_dropped_are_there_again(dropped):
 
 
 def test_no_more_is_read_than_memory_can_hold(dropped, monkeypatch):
-    monkeypatch.setattr(page_cache, "_memory_bytes", lambda: 2 * CHUNK_BYTES)
+    monkeypatch.setattr(disk, "_memory_bytes", lambda: 2 * CHUNK_BYTES)
     fill_page_cache(dropped, 60)
     assert resident_share(dropped / "shards" / "one") < 0.9
 

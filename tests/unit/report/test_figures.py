@@ -13,8 +13,7 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.model.errors import UsageError
-from skymark.report.chart import distribution_charts
-from skymark.report.figures import write_figures
+from skymark.report.chart import distribution_charts, write_figures
 from skymark.report.ranking_table import ranked
 from skymark.rundir.reader import Run, open_run
 from skymark.rundir.row import read_samples

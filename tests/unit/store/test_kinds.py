@@ -195,7 +195,7 @@ def test_no_client_is_loaded_to_know_the_kinds():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     loaded = json.loads(done.stdout)
-    assert "skymark.store.bucket.kind" in loaded
+    assert "skymark.store.bucket.address" in loaded
     assert not {"obstore", "wandb", "boto3", "asyncio", "psutil"} & set(loaded)
 
 

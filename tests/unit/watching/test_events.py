@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.watching.events import MOST_OPEN, StreamEvents, cuda_events
+from skymark.watching.recorder import MOST_OPEN, StreamEvents, cuda_events
 
 
 class Stream:

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from skymark.cloud.render.workload import RESULTS, Workload, memory_gb, merged, require_types
 from skymark.cloud.rented_run import cluster_name
-from skymark.execute.partition.explain import ResourceRequest
+from skymark.execute.partition.shard import ResourceRequest
 from skymark.execute.partition.split import Split, read_split
-from skymark.execute.ranks.reading import ALL_REPLICAS, COMPLETION, GLOBAL, JOB, REPLICAS, TYPE
+from skymark.execute.rank import ALL_REPLICAS, COMPLETION, GLOBAL, JOB, REPLICAS, TYPE
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 

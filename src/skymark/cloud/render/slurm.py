@@ -9,8 +9,8 @@ import subprocess
 
 from skymark.cloud.render.workload import Workload, comment
 from skymark.cloud.rented_run import cluster_name
-from skymark.execute.partition.explain import ResourceRequest
-from skymark.execute.ranks.reading import WHOLE
+from skymark.execute.partition.shard import ResourceRequest
+from skymark.execute.rank import WHOLE
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 

@@ -13,7 +13,7 @@ from skymark.cache.location import Policy
 from skymark.cloud.machine_script import plan_file
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.tasks import make_task, send_files, set_limits
-from skymark.execute.partition.explain import ResourceRequest
+from skymark.execute.partition.shard import ResourceRequest
 from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError

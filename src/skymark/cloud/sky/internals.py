@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skymark.cloud.errors import CloudError
-from skymark.machine.peer_owner import UnknownPeerError, strangers_id
+from skymark.machine.processes import UnknownPeerError, strangers_id
 
 MANAGED_JOB_FILES = Path("~/.sky/managed_jobs")
 """Files of managed jobs on the API server, secrets included; the SDK does not list them."""

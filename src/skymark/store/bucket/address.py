@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from skymark.model.base import Frozen
 from skymark.model.errors import StoreRefusedError, UsageError
-from skymark.references import load_object
+from skymark.references import imported_when_called, load_object
+from skymark.resources import install_line
+from skymark.store.kinds import ClientLibrary, StoreKind
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -207,3 +209,16 @@ def require_findable(variables: Mapping[str, str]) -> None:
             "profiles, is not installed; pip install boto3, "
             f"or set {' and '.join(KEY_VARIABLES)} instead"
         )
+
+
+BUCKET = StoreKind(
+    scheme="s3",
+    address="s3://BUCKET/PREFIX",
+    opener=imported_when_called("skymark.store.bucket.store:open_bucket"),
+    reader=bucket_and_prefix,
+    lister=imported_when_called("skymark.store.bucket.store:list_runs"),
+    outlives_machine=True,
+    leaves_machine=lambda _: True,
+    variables=(*KEY_VARIABLES, "AWS_SESSION_TOKEN", *REGION_VARIABLES, *ENDPOINT_VARIABLES),
+    client=ClientLibrary("obstore", partial(install_line, "bucket")),
+)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from skymark.machine.page_cache import drop_page_cache, fill_page_cache
+from skymark.machine.disk import drop_page_cache, fill_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UnsupportedError
 from skymark.model.record import RoundResult

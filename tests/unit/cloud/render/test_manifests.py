@@ -13,7 +13,7 @@ from benchmarks.runners import full_runner
 from skymark.cli.main import app, main
 from skymark.cli.run import wanted_plan
 from skymark.cli.splitting import part_asked_for
-from skymark.execute.partition.explain import span_of
+from skymark.execute.partition.shard import span_of
 from skymark.model.plan import Plan
 from tests.unit.cloud.render.jobset_schema import AICHOR, JOBSET, refusals
 from tests.unit.cloud.render.pods import Pod, pods_of_aichor, pods_of_jobset
@@ -113,7 +113,7 @@ def test_words_with_a_dollar_stay_as_they_are(rendered):
 def places(manifest, pods_of) -> dict[str, str]:
     """Return which of a thousand items each pod takes."""
     from skymark.execute.partition.shard import shard_of
-    from skymark.execute.ranks.reading import rank_here
+    from skymark.execute.rank import rank_here
 
     found = {}
     for wave in pods_of(manifest):

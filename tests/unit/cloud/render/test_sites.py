@@ -16,7 +16,7 @@ from benchmarks.runners import full_runner
 from skymark.cli.main import main
 from skymark.cloud.render.kubernetes import SCENARIOS
 from skymark.execute.partition.shard import shard_of
-from skymark.execute.ranks.reading import rank_here
+from skymark.execute.rank import rank_here
 from skymark.store.directory import open_directory
 from tests.unit.cloud.render.jobset_schema import JOBSET, aichor_schema, refusals
 from tests.unit.cloud.render.pods import pods_of_aichor, pods_of_jobset

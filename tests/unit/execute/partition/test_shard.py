@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.execute.partition.explain import name_of, reasons, worker_parts
-from skymark.execute.partition.shard import Shard, items_of
+from skymark.execute.partition.shard import Shard, items_of, name_of, reasons, worker_parts
 from skymark.execute.partition.split import Split
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError

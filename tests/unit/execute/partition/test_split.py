@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.execute.partition.explain import span_of
+from skymark.execute.partition.shard import span_of
 from skymark.execute.partition.split import (
     Split,
     WorkerPlace,

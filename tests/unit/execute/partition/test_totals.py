@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.execute.partition.explain import requests_of
+from skymark.execute.partition.shard import requests_of
 from skymark.execute.partition.split import read_split
 from skymark.model.errors import UsageError
 

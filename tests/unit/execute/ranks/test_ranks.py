@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.execute.ranks.rank import ALONE, ReplicaRank, read_rank
-from skymark.execute.ranks.reading import array_tasks, rank_here
+from skymark.execute.rank import ALONE, ReplicaRank, array_tasks, rank_here, read_rank
 from skymark.model.errors import UsageError
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from skymark.execute.partition.shard import shard_of
 from skymark.execute.partition.split import WorkerPlace
-from skymark.execute.ranks.rank import ALONE, Rank, read_rank
-from skymark.execute.ranks.reading import rank_here
+from skymark.execute.rank import ALONE, Rank, rank_here, read_rank
 from skymark.model.errors import UsageError
 from tests.unit.execute.ranks.test_ranks import array, pod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.execute.ranks.reading import turn_of
+from skymark.execute.rank import turn_of
 
 
 def task(number: int, *, first: int, last: int, count: int, step: int = 1) -> dict[str, str]:

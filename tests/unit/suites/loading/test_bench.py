@@ -8,7 +8,7 @@ import socket
 import numpy as np
 import pytest
 
-from skymark.machine import page_cache
+from skymark.machine import disk
 from skymark.machine.cores import divided
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.plan import Selection
@@ -186,7 +186,7 @@ def test_a_cold_round_is_marked_and_its_files_are_dropped_from_the_page_cache(ca
     assert result.conditions["page_cache"] == "cold"
     assert [path.is_dir() for path in dropped] == [True]
     assert measured(cell_of(), cache)[0].conditions["page_cache"] == "warm"
-    assert page_cache.drop_page_cache(dropped[0]) is None
+    assert disk.drop_page_cache(dropped[0]) is None
 
 
 def test_a_warm_round_finds_its_files_in_the_page_cache(cache, monkeypatch):

@@ -1,1 +1,0 @@
-"""Ranks: a process's number among several workers, from its environment variables."""
