@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import time
@@ -12,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
@@ -188,6 +190,104 @@ def test_damaged_elements_are_refused_or_left_out_and_counted(bench, tmp_path, c
     for digest in ("images_digest", "labels_digest", "texts_digest"):
         assert skipped.conditions[digest] == whole.conditions[digest]
     assert "damaged_elements" not in bench.result(address=place, split="whole").metrics
+
+
+def test_winoground_is_scored_as_its_authors_publish_it(bench, tmp_path):
+    from tests.clip.drawing import captions, pictures
+
+    place = tmp_path / "winoground"
+    (place / "images").mkdir(parents=True)
+    drawn = pictures(8, seed=2)
+    for one in drawn:
+        (place / "images" / f"p{one.number}.png").write_bytes(one.file)
+    lines = [
+        {
+            **{f"image_{number}": f"p{one.number}" for number, one in enumerate(pair)},
+            **{f"caption_{number}": captions(one)[0] for number, one in enumerate(pair)},
+        }
+        for pair in zip(drawn[::2], drawn[1::2], strict=True)
+    ]
+    (place / "examples.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    result = bench.result(task="image_caption_selection", address=place, layout="folder")
+    assert result.verification.passed, result.verification.cause
+    assert result.metrics["images"] == 8
+
+
+def test_words_are_scored_by_the_images_that_belong_to_them(bench, tmp_path):
+    from tests.clip.drawing import pictures
+
+    place = tmp_path / "winogavil"
+    (place / "images").mkdir(parents=True)
+    for one in pictures(30, seed=2):
+        (place / "images" / f"p{one.number}.jpg").write_bytes(one.file)
+    names = [f"p{number}" for number in range(30)]
+    lines = [
+        {
+            "cue": shape,
+            "candidates": names[number : number + (12 if number % 2 else 5)],
+            "associations": names[number : number + 2],
+        }
+        for number, shape in enumerate(CLASSES)
+    ]
+    (place / "associations.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    settings = {"task": "image_association", "address": place, "layout": "folder"}
+    result = bench.result(**settings)
+    assert result.verification.passed, result.verification.cause
+    assert result.metrics["texts"] == len(result.samples["jaccard_part"]) == 6
+    assert result.metrics["images"] == 17, "each image once"
+    assert result.metrics["score"] == result.metrics["jaccard"]
+    assert "jaccard_10_12" in result.metrics
+    assert bench.result(**settings, limit=3).verification.passed
+
+
+def test_a_limit_scores_some_elements_and_says_so(bench):
+    whole = bench.result()
+    result = bench.result(limit=20)
+    assert result.verification.passed, result.verification.cause
+    assert result.metrics["images"] == 20
+    assert len(result.samples["correct"]) == 20
+    labels = result.samples["label"]
+    assert set(labels) == set(whole.samples["label"]), "from the whole split"
+    assert result.conditions["images_digest"] != whole.conditions["images_digest"]
+    texts = bench.result("captions", "zeroshot_retrieval", limit=10, recall_k=(1, 50))
+    assert texts.verification.passed, texts.verification.cause
+    assert texts.metrics["texts"] == 20
+    assert "image_retrieval_recall@50" not in texts.metrics
+
+
+@pytest.mark.parametrize("figure", ["worst_group_acc1", "worst_group_acc5", "f1_macro"])
+def test_a_data_set_s_own_figure_is_its_score(bench, tmp_path, figure):
+    from tests.clip.drawing import pictures
+    from tests.clip.shards import write_shards
+
+    place = tmp_path / "mine"
+    shutil.copytree(bench.root / "sets" / "shapes", place)
+    shutil.rmtree(place / "test")
+    regions = {"red": 4, "green": 1, "blue": 2}
+    drawn = pictures(40, seed=4)
+
+    def metadata(one):
+        out = io.BytesIO()
+        np.save(out, np.array([2000, regions[one.colour]]))
+        return out.getvalue()
+
+    samples = [{"jpg": one.file, "cls": one.label_text, "npy": metadata(one)} for one in drawn]
+    write_shards(place / "test", samples, shards=1)
+    result = bench.result(address=place, figure=figure, group_column=1)
+    assert result.verification.passed, result.verification.cause
+    found = result.metrics[figure]
+    assert result.metrics["score"] == found
+    assert sum(result.samples["score_part"]) / 40 == pytest.approx(found)
+    correct = result.samples["correct_5" if figure.endswith("5") else "correct"]
+    by_region = {
+        name: [right for right, one in zip(correct, drawn, strict=True) if one.colour == name]
+        for name in regions
+    }
+    if figure != "f1_macro":
+        assert found == pytest.approx(min(sum(one) / len(one) for one in by_region.values()))
+    figures = ClipSuite().figures([result])
+    assert figures["score"].value == found
+    assert figures["score"].low < found
 
 
 def test_a_cell_has_the_rates_of_the_work_that_was_done_for_it(bench):

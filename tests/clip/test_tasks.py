@@ -7,9 +7,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from skymark.model.errors import DataError, UsageError  # noqa: E402
+from skymark.suites.clip.reading.samples import Association  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe  # noqa: E402
 from skymark.suites.clip.tasks import linear_probe, zero_shot  # noqa: E402
 from skymark.suites.clip.tasks.zero_shot import (  # noqa: E402
+    association_metrics,
     retrieval_metrics,
     selection_metrics,
     unit,
@@ -87,8 +89,10 @@ def test_among_equal_texts_each_k_takes_its_own():
 
 
 def test_recall_beyond_the_number_of_images_is_refused():
-    with pytest.raises(UsageError, match="recall at 5 needs"):
+    with pytest.raises(UsageError, match=r"recall at 5 needs.*--recall-k 3 or less"):
         retrieval_metrics(torch.eye(3), torch.eye(3), torch.arange(3), (5,))
+    found = retrieval_metrics(torch.eye(3), torch.eye(3), torch.arange(3), (1, 5)).metrics
+    assert {name.partition("@")[2] for name in found} == {"1"}, "of 3 images, 5 tell nothing"
 
 
 def test_selection_counts_instances_with_all_texts_and_all_images_right():
@@ -103,6 +107,28 @@ def test_selection_counts_instances_with_all_texts_and_all_images_right():
         torch.tensor([[[1.0, 0]]]), torch.tensor([[[1.0, 0], [0, 1]]])
     ).metrics
     assert one_image == {"image_acc": 1.0, "text_acc": 1.0, "acc": 1.0}
+
+
+def test_a_word_takes_as_many_images_as_belong_to_it():
+    def word(candidates, right):
+        return Association("x", tuple(candidates), tuple(one in right for one in candidates))
+
+    images = torch.eye(12)
+    texts = torch.zeros(3, 12)
+    texts[0, [1, 4]] = 1
+    texts[1, [2, 3]] = torch.tensor([2.0, 1])
+    texts[2, 11] = 1
+    words = [word(range(5), {1, 4}), word(range(12), {2, 5}), word([11, 0, 3], {0})]
+    found = association_metrics(images, texts, words)
+    assert found.metrics == {
+        "jaccard": pytest.approx((1 + 1 / 3 + 0) / 3),
+        "jaccard_10_12": pytest.approx(1 / 3),
+    }
+    for name, value in found.metrics.items():
+        assert found.parts[f"{name}_part"].mean() == pytest.approx(value)
+    assert found.metrics.keys() - association_metrics(images, texts[:1], words[:1]).metrics == {
+        "jaccard_10_12"
+    }
 
 
 def clusters(count: int, seed: int) -> linear_probe.Features:

@@ -107,6 +107,7 @@ def grid_of(
     variants: Sequence[str],
     metrics: Sequence[str],
     corner: str,
+    scenarios: Sequence[str] = (),
 ) -> Grid:
     """Return the sheet of some variants; rows and columns are in the order of the readings.
 
@@ -119,13 +120,14 @@ def grid_of(
         variants: of scenarios that are columns.
         metrics: names of those shown.
         corner: the suite's word for an adapter.
+        scenarios: all columns, in order; empty for those of the readings.
     """
     chosen = [
         one
         for one in readings
         if one.variant in variants and any(name in one.metrics for name in metrics)
     ]
-    scenarios = list(dict.fromkeys(one.scenario for one in chosen))
+    scenarios = scenarios or list(dict.fromkeys(one.scenario for one in chosen))
     rows: dict[tuple[str, str], dict[str, Reading]] = {}
     for one in chosen:
         rows.setdefault((one.adapter, one.source), {})[one.scenario] = one

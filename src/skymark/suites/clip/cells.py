@@ -190,6 +190,9 @@ def work_of(
         linear_probe=settings.probe if task == "linear_probe" else None,
         seed=options.seed,
         skip_damaged=options.skip_damaged,
+        limit=options.limit,
+        group_column=dataset.group_column if prompted else None,
+        figure=dataset.figure if prompted else None,
     )
     return TaskOnData(dataset, specification, specification.json_content())
 
@@ -228,8 +231,10 @@ def cells_of_model(
 
 
 def axes_of(specification: ClipSpecification) -> dict[str, Setting]:
-    """Return the axes of a cell: its language and the user's own texts."""
+    """Return the axes of a cell: its limit, its language and the user's own texts."""
     found: dict[str, Setting] = {}
+    if specification.limit is not None:
+        found["limit"] = specification.limit
     if specification.language != ENGLISH:
         found["language"] = specification.language
     files = {"prompts": specification.prompt_file, "classnames": specification.name_file}

@@ -34,8 +34,12 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell
 from skymark.model.sizes import count_of
 from skymark.report.progress import CellState, State, counted, states_at
-from skymark.report.sheet import SheetFormat, as_text, grid_of, readings_at
+from skymark.report.sheet import Grid, Reading, SheetFormat, as_text, grid_of, readings_at
+from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
+from skymark.suites.clip.datacomp import SHEET as DATACOMP
+from skymark.suites.clip.datacomp import datacomp_readings, datacomp_sets
+from skymark.suites.clip.metrics import SCORE
 from skymark.suites.clip.plan_table import (
     aligned,
     as_json,
@@ -263,6 +267,8 @@ SHEETS = {
     ),
     "linear probe": (("linear_probe",), ("lp_acc1",)),
     "selection": (("image_caption_selection",), ("acc",)),
+    "association": (("image_association",), ("jaccard",)),
+    DATACOMP: ((DATACOMP,), (SCORE,)),
 }
 """The tables of `table` by name: the tasks in each, and its metrics unless others are given."""
 
@@ -325,8 +331,7 @@ def table(
     readings = [one for place in places or ("results",) for one in readings_at(place, suite)]
     texts = []
     for name in sheet or SHEETS:
-        tasks, metrics = SHEETS[name]
-        grid = grid_of(readings, suite.declaration, tasks, metric or metrics, MODEL)
+        grid = _grid(name, readings, suite, metric, is_chosen=bool(sheet))
         if not grid.values:
             if sheet:
                 note(f"no figures for the table {name}")
@@ -344,6 +349,27 @@ def table(
         print_json(json_module.dumps(tables, indent=1))
         return 0
     return _print_or_write(text, output)
+
+
+def _grid(
+    name: str, readings: Sequence[Reading], suite: Suite, metric: Sequence[str], *, is_chosen: bool
+) -> Grid:
+    """Return the grid of a table; DataComp's has all its columns, or is empty unless chosen."""
+    tasks, metrics = SHEETS[name]
+    declaration = suite.declaration
+    if name != DATACOMP:
+        return grid_of(readings, declaration, tasks, metric or metrics, MODEL)
+    found = datacomp_readings(readings)
+    scored = {one.scenario for one in found}
+    missing = [one for one in datacomp_sets() if one not in scored]
+    if missing and not is_chosen:
+        found = []
+    elif missing and found:
+        note(
+            f"DataComp's mean needs all {len(datacomp_sets())} data sets; not scored: "
+            f"{', '.join(missing)} (retrieval needs --recall-k 1)"
+        )
+    return grid_of(found, declaration, tasks, metrics, MODEL, datacomp_sets() if found else ())
 
 
 def _show_flips(places: Sequence[str], models: tuple[str, str], output: Path | None) -> int:

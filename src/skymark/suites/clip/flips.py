@@ -21,7 +21,7 @@ from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import open_run
 from skymark.rundir.row import read_samples
 from skymark.statistics.outcomes import mcnemar_p_value
-from skymark.suites.clip.reading.opening import OpenedSplit, open_split, prompts_for
+from skymark.suites.clip.reading.opening import OpenedSplit, open_for, prompts_for
 from skymark.suites.clip.specification import ClipSpecification
 
 MOST_SHOWN = 200
@@ -179,13 +179,7 @@ def _opened(record: Record) -> tuple[OpenedSplit, tuple[str, ...]]:
         DataError: the data set is not here any more, or has other images.
     """
     specification = ClipSpecification.of(record.cell)
-    opened = open_split(
-        specification.source,
-        specification.split,
-        specification.task,
-        cache_directory(),
-        skip_damaged=specification.skip_damaged,
-    )
+    opened = open_for(specification, specification.split, cache_directory())
     if specification.linear_probe is not None:
         return opened, ()
     digest = digest_of([opened.samples.content_digest])[:16]

@@ -40,6 +40,10 @@ def guess(
     if sizes is None or dataset.images is None:
         return None
     images, texts = dataset.images, texts_of(dataset)
+    if specification.limit is not None and specification.limit < images:
+        if dataset.texts is not None:
+            texts = texts * specification.limit // images
+        images = specification.limit
     if specification.linear_probe is not None:
         images, texts = images * (1 + TRAIN_IMAGES_PER_TEST_IMAGE), 0
     operations = images * sizes.image_flops + texts * sizes.text_flops

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean
 
 from skymark.model.metric import Better, ColumnType, Declaration, Distribution, Metric, Shown
+from skymark.suites.clip.specification import OWN_FIGURES
 
 SCORE = "score"
 """Main figure of a task, from `score_of`."""
@@ -30,11 +31,12 @@ def recall_names(k: int) -> tuple[str, str]:
 def score_of(metrics: Mapping[str, float]) -> float | None:
     """Return the main figure of a round's task; None without one.
 
-    Classification: acc1. Several labels: mean average precision. Retrieval: mean of image and text
-    recall at the smallest number of results. Image-caption selection: share of instances with
-    images and texts right.
+    A data set's own figure, such as the worst group's accuracy, comes first. Classification: acc1.
+    Several labels: mean average precision. Retrieval: mean of image and text recall at the smallest
+    number of results. Image-caption selection: share of instances with images and texts right.
+    Association: Jaccard index.
     """
-    for name in ("acc1", "lp_acc1", "mean_average_precision", "acc"):
+    for name in (*OWN_FIGURES, "acc1", "lp_acc1", "mean_average_precision", "acc", "jaccard"):
         if name in metrics:
             return metrics[name]
     numbers = [
@@ -106,6 +108,19 @@ ACCURACIES = (
         "average precision of each class, averaged",
         "precision_part",
     ),
+    _accuracy(
+        "worst_group_acc1",
+        "worst group",
+        "acc1 of the worst group of images, such as a region",
+        "worst_group_acc1_part",
+    ),
+    _accuracy(
+        "worst_group_acc5",
+        "worst group acc5",
+        "acc5 of the worst group of images, such as an income",
+        "worst_group_acc5_part",
+    ),
+    _accuracy("f1_macro", "F1", "F1 of each class that occurs, averaged", "f1_macro_part"),
     *(
         metric
         for k in COMMON_RECALLS
@@ -137,6 +152,18 @@ ACCURACIES = (
         "text_right",
     ),
     _accuracy("acc", "both acc", "share of instances with images and texts right", "both_right"),
+    _accuracy(
+        "jaccard",
+        "Jaccard",
+        "Jaccard index of a word's nearest images with its own, averaged",
+        "jaccard_part",
+    ),
+    _accuracy(
+        "jaccard_10_12",
+        "Jaccard 10-12",
+        "Jaccard index of the words with ten candidates or more",
+        "jaccard_10_12_part",
+    ),
     _accuracy("lp_acc1", "probe acc1", "acc1 of a linear classifier on image features", "correct"),
     _accuracy(
         "lp_acc5", "probe acc5", "acc5 of a linear classifier on image features", "correct_5"
@@ -298,11 +325,14 @@ SAMPLE_COLUMNS: dict[str, ColumnType] = {
     "correct_5": "bool",
     "class_recall_part": "float64",
     "precision_part": "float64",
+    **{f"{name}_part": "float64" for name in OWN_FIGURES},
     **{f"image_hit_{k}": "float64" for k in COMMON_RECALLS},
     **{f"text_hit_{k}": "bool" for k in COMMON_RECALLS},
     "image_right": "bool",
     "text_right": "bool",
     "both_right": "bool",
+    "jaccard_part": "float64",
+    "jaccard_10_12_part": "float64",
     "score_part": "float64",
 }
 """Columns of the samples: a row per batch of images, then columns with a row per image."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -14,10 +15,13 @@ WILDCARDS = frozenset("*?[")
 NEAREST = 4
 LONGEST_LIST_BYTES = 1 << 20
 """Limit for a file of names."""
+COMMENT = re.compile(r"(^|\s)#.*")
 
 
 def expanded(names: Iterable[str], kind: str) -> list[str]:
-    """Replace each file of names by its lines, without empty lines and ``#`` comments.
+    """Replace each file of names by its lines, without empty lines and comments.
+
+    A comment starts with ``#``, at the start of a line or after a space.
 
     Args:
         names: from the command line.
@@ -40,10 +44,10 @@ def _lines(path: Path, kind: str) -> list[str]:
     if path.stat().st_size > LONGEST_LIST_BYTES:
         raise UsageError(f"{path} is too long for a file of names; write one {kind} per line")
     try:
-        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the names in {path}: {error}") from error
-    names = [line for line in lines if line and not line.startswith("#")]
+    names = [name for line in lines if (name := COMMENT.sub("", line).strip())]
     if not names:
         raise UsageError(f"{path} names nothing; write one {kind} per line")
     return names

@@ -34,8 +34,8 @@ OPTIONS = (
         group="what",
         several=True,
         help="Tasks to score on the data sets that have them: zeroshot_classification, "
-        "zeroshot_retrieval, linear_probe or image_caption_selection. [default: each data set's "
-        "own]",
+        "zeroshot_retrieval, linear_probe, image_caption_selection or image_association. "
+        "[default: each data set's own]",
     ),
     Option(
         name="dataset_root",
@@ -123,6 +123,14 @@ OPTIONS = (
         kind="flag",
         rare=True,
         help="Leave damaged elements out and count them. [default: the first one is an error]",
+    ),
+    Option(
+        name="limit",
+        group="what",
+        kind="integer",
+        rare=True,
+        help="Score only this many elements of each split, drawn at random, but the same in every "
+        "run. Their results are never mixed with those of whole sets. [default: all]",
     ),
     Option(
         name="test_split",
@@ -237,6 +245,7 @@ class ClipOptions(Frozen):
     image_size: int | None = None
     features: str | None = None
     skip_damaged: bool = False
+    limit: Positive | None = None
     test_split: str = Field(default=DEFAULT_SPLIT, pattern=r"^[\w][\w.-]*$")
     recall_k: tuple[Positive, ...] = (5,)
     seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)

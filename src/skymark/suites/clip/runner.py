@@ -26,7 +26,7 @@ from skymark.suites.clip.metrics import (
 from skymark.suites.clip.models.own_weights import conditions_of
 from skymark.suites.clip.pixels.preprocessing import UndecodedPixels
 from skymark.suites.clip.reading.fetching import fetch, splits_of
-from skymark.suites.clip.reading.opening import open_split
+from skymark.suites.clip.reading.opening import open_for
 from skymark.suites.clip.scoring import Opened, Outcome, Scorer
 from skymark.suites.clip.specification import ClipSpecification
 
@@ -72,13 +72,7 @@ class ClipRunner:
         splits = splits_of(specification)
         fetch(specification.source, splits, self._cache, say)
         for split in splits:
-            opened = open_split(
-                specification.source,
-                split,
-                specification.task,
-                self._cache,
-                skip_damaged=specification.skip_damaged,
-            )
+            opened = open_for(specification, split, self._cache)
             self._scorer.check(specification, opened)
             if not self._scorer.has_features(specification, opened, preprocessing):
                 ensure_map(self._cache, opened, preprocessing)

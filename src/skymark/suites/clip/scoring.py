@@ -17,7 +17,7 @@ from skymark.suites.clip.reading.opening import (
     check_labels,
     check_same_classes,
     class_count,
-    open_split,
+    open_for,
     prompts_for,
 )
 
@@ -54,7 +54,7 @@ class Opened:
         if self.prompts is not None:
             names = self.prompts.classes
             return [text for name in names for text in self.prompts.of_class(name)]
-        return [text for texts in self.splits[0].samples.captions or () for text in texts]
+        return self.splits[0].samples.texts
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,8 @@ class Scorer:
         if specification.task == "linear_probe":
             check_labels(opened, class_count(opened))
             return None
+        if opened.samples.associations is not None:
+            return None
         if opened.samples.captions is not None:
             check_captions(opened.directory, specification.language)
             return None
@@ -106,14 +108,7 @@ class Scorer:
         """
         check_fingerprint(specification.source, specification.split)
         splits = tuple(
-            open_split(
-                specification.source,
-                split,
-                specification.task,
-                self._cache,
-                skip_damaged=specification.skip_damaged,
-            )
-            for split in splits_of(specification)
+            open_for(specification, split, self._cache) for split in splits_of(specification)
         )
         check_same_classes(splits)
         prompts = [self.check(specification, split) for split in splits]
@@ -203,7 +198,7 @@ class Scorer:
             return [text for name in prompts.classes for text in prompts.of_class(name)]
         if specification.task == "linear_probe":
             return []
-        return [text for texts in opened.splits[0].samples.captions or () for text in texts]
+        return opened.splits[0].samples.texts
 
     # Scoring
 
@@ -223,7 +218,8 @@ class Scorer:
         if specification.linear_probe is not None:
             return _probed(specification, specification.linear_probe, splits, encoder)
         if opened.prompts is not None:
-            return self._classified(opened, opened.prompts, splits[0], encoder)
+            figure = specification.figure
+            return self._classified(opened, opened.prompts, splits[0], encoder, figure)
         return _matched(specification, opened.texts, splits[0], encoder)
 
     def _scored(
@@ -254,8 +250,14 @@ class Scorer:
         return sum(one.nbytes for one in self._features.values())
 
     def _classified(
-        self, opened: Opened, prompts: Prompts, split: ScoredSplit, encoder: Encoder
+        self,
+        opened: Opened,
+        prompts: Prompts,
+        split: ScoredSplit,
+        encoder: Encoder,
+        figure: str | None,
     ) -> Outcome:
+        import numpy as np
         import torch
 
         from skymark.suites.clip.oracle.verdict import Scored
@@ -275,6 +277,10 @@ class Scorer:
         else:
             labels = torch.tensor(split.opened.samples.labels, device=device)
             scores = task.single_label_metrics(logits, labels)
+            if figure is not None:
+                groups = np.asarray(split.opened.samples.groups or (), np.int64)
+                own = task.own_figure(figure, logits, labels, groups)
+                scores = task.Scores(scores.metrics | own.metrics, scores.parts | own.parts)
             report = partial(task.class_report, prompts.classes, logits.argmax(dim=1), labels)
         scores.metrics["classes"] = float(len(prompts.classes))
         return Outcome(scores, scored, encoder.work, report)
@@ -283,18 +289,24 @@ class Scorer:
 def _matched(
     specification: ClipSpecification, texts: Sequence[str], split: ScoredSplit, encoder: Encoder
 ) -> Outcome:
-    """Score images against their captions, for retrieval or selection."""
+    """Score images against their captions or words, for retrieval, selection or association."""
     import torch
 
     from skymark.suites.clip.oracle.verdict import Scored
-    from skymark.suites.clip.tasks.zero_shot import retrieval_metrics, selection_metrics
+    from skymark.suites.clip.tasks.zero_shot import (
+        association_metrics,
+        retrieval_metrics,
+        selection_metrics,
+    )
 
     samples = split.opened.samples
     captions = samples.captions or ()
     text_features = encoder.texts(texts)
     queries = text_features.to(encoder.device)
     images = split.features.to(encoder.device)
-    if specification.task == "zeroshot_retrieval":
+    if samples.associations is not None:
+        scores = association_metrics(images, queries, samples.associations)
+    elif specification.task == "zeroshot_retrieval":
         own = [number for number, one in enumerate(captions) for _ in one]
         image_of_text = torch.tensor(own, device=encoder.device)
         scores = retrieval_metrics(images, queries, image_of_text, specification.recall_k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -16,12 +16,20 @@ from skymark.model.base import Frozen
 from skymark.model.record import Cell
 
 Task = Literal[
-    "zeroshot_classification", "zeroshot_retrieval", "linear_probe", "image_caption_selection"
+    "zeroshot_classification",
+    "zeroshot_retrieval",
+    "linear_probe",
+    "image_caption_selection",
+    "image_association",
 ]
 """Multi-label classification is ``zeroshot_classification`` of a data set with several labels per
 image."""
 
 Precision = Literal["fp32", "bf16", "fp16", "amp"]
+
+OwnFigure = Literal["worst_group_acc1", "worst_group_acc5", "f1_macro"]
+OWN_FIGURES: tuple[OwnFigure, ...] = get_args(OwnFigure)
+"""Figures of single data sets, which are computed for those alone."""
 
 WORK_VERSION = 1
 """Version of preprocessing, prompts, metrics and oracle. Raise it when cells would get other
@@ -240,6 +248,12 @@ class ClipSpecification(Frozen):
     seed: int = Field(default=0, ge=0, lt=2**63)
     skip_damaged: bool = False
     """Whether scoring skips and counts damaged elements, or refuses them."""
+    group_column: int | None = Field(default=None, ge=0)
+    """Column of each image's metadata that has its group; None without groups."""
+    figure: OwnFigure | None = None
+    """The data set's own figure; None for the task's."""
+    limit: Positive | None = None
+    """Elements of each split to score, drawn at random; None for all."""
 
     @model_validator(mode="after")
     def _has_a_probe_where_it_trains_one(self) -> Self:
@@ -252,7 +266,7 @@ class ClipSpecification(Frozen):
         self, plain: SerializerFunctionWrapHandler
     ) -> dict[str, JsonValue]:
         """Leave the default out, so that cells have the hashes that they had before it."""
-        return left_out(plain(self), skip_damaged=False)
+        return left_out(plain(self), skip_damaged=False, limit=None, group_column=None, figure=None)
 
     @classmethod
     def of(cls, cell: Cell) -> ClipSpecification:

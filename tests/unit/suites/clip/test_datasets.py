@@ -18,11 +18,11 @@ def pairs(*names, **options):
 
 def test_more_than_forty_public_sets_have_a_place_on_the_hub():
     found = chosen("all")
-    assert len(public_sets()) == 54
-    assert len(found) == 42
+    assert len(public_sets()) == 60
+    assert len(found) == 48
     addresses = {one.dataset.source.address for one in found}
     assert "clip-benchmark/wds_vtab-cifar10" in addresses
-    assert len(addresses) == 42
+    assert len(addresses) == 48
     assert all(one.dataset.images for one in found)
 
 
@@ -39,6 +39,46 @@ def test_tasks_are_done_where_a_set_serves_them():
         ("wds/mnist", "linear_probe"),
         ("wds/mnist", "zeroshot_classification"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [("cars", "wds/cars"), ("vtab/cifar10", "wds/vtab/cifar10"), ("vtab/*", "wds/vtab/*")],
+)
+def test_the_beginning_of_public_names_may_be_left_out(name, same):
+    assert pairs(name) == pairs(same)
+
+
+def test_a_public_name_that_is_a_directory_too_is_refused(web_set, monkeypatch):
+    monkeypatch.chdir(web_set("cars").parent)
+    with pytest.raises(UsageError, match=r"write wds/cars or \./cars"):
+        chosen("cars")
+    assert pairs("./cars") == [("cars", "zeroshot_classification")]
+
+
+@pytest.mark.parametrize(("name", "count"), [("vtab", 19), ("vtab+", 36), ("datacomp", 37)])
+def test_a_collection_has_its_data_sets(name, count):
+    found = [name for name, _ in pairs(name)]
+    assert len(found) == len(set(found)) == count
+    assert ("wds/vtab/dtd" in found, "wds/vtab/dsprites_label_y_position" in found) == (True, False)
+
+
+def test_a_list_may_have_blank_lines_and_comments(tmp_path):
+    listed = tmp_path / "webdatasets.txt"
+    listed.write_text("\ufeff# mine\nwds/cars  # small\n\n   \nvtab/dtd\r\n", "utf-8")
+    assert [name for name, _ in pairs(str(listed))] == ["wds/cars", "wds/vtab/dtd"]
+
+
+def test_data_sets_of_datacomp_have_their_own_figures_and_groups():
+    found = {one.dataset.name: one.dataset for one in chosen("wilds/*", "fairness/*")}
+    figures = {name: (one.figure, one.group_column) for name, one in found.items()}
+    assert figures == {
+        "wds/wilds/iwildcam": ("f1_macro", None),
+        "wds/wilds/camelyon17": (None, None),
+        "wds/wilds/fmow": ("worst_group_acc1", 0),
+        "wds/fairness/dollar_street": ("worst_group_acc5", 0),
+        "wds/fairness/geode": ("worst_group_acc1", 0),
+    }
 
 
 def test_several_labels_per_image_train_no_probe():

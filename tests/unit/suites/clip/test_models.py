@@ -44,6 +44,14 @@ def test_weights_of_another_activation_are_refused_with_the_architecture_that_fi
     assert names("ViT-B-32*:openai") == ["ViT-B-32-quickgelu:openai"]
 
 
+@pytest.mark.parametrize("name", ["openai", "ViT-B-32,openai"])
+def test_a_list_of_the_peer_gets_the_activation_of_its_tags(name):
+    first, *_ = chosen_models([name])
+    assert first.name == "ViT-B-32-quickgelu:openai"
+    assert "trained with QuickGELU, so skymark takes" in first.notes[0]
+    assert chosen_models(["openclip_base"])[0].notes == ()
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -15,7 +15,7 @@ from skymark.model.errors import UnknownNameError, UsageError
 from skymark.suites.clip.datasets.local import DataSet, local_set, sugar_crepe
 from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
 from skymark.suites.clip.reading.samples import readable, real_path
-from skymark.suites.clip.specification import Source, Task
+from skymark.suites.clip.specification import OWN_FIGURES, OwnFigure, Source, Task
 
 FILE = "public.toml"
 PREFIX = "wds/"
@@ -23,13 +23,50 @@ PREFIX = "wds/"
 OWNER = "clip-benchmark"
 """Their owner on the hub."""
 
+ROBUSTNESS = ("imagenetv2", "imagenet_sketch", "imagenet-a", "imagenet-r", "objectnet")
+VTAB = tuple(
+    f"vtab/{name}"
+    for name in (
+        "caltech101",
+        "cifar100",
+        "clevr_count_all",
+        "clevr_closest_object_distance",
+        "diabetic_retinopathy",
+        "dmlab",
+        "dsprites_label_orientation",
+        "dsprites_label_x_position",
+        "dtd",
+        "eurosat",
+        "kitti_closest_vehicle_distance",
+        "flowers",
+        "pets",
+        "pcam",
+        "resisc45",
+        "smallnorb_label_azimuth",
+        "smallnorb_label_elevation",
+        "svhn",
+    )
+)
+"""All of VTAB besides SUN397."""
 COLLECTIONS = {
-    "imagenet_robustness": (
-        "imagenetv2",
-        "imagenet_sketch",
-        "imagenet-a",
-        "imagenet-r",
-        "objectnet",
+    "imagenet_robustness": ROBUSTNESS,
+    "vtab": (*VTAB, "sun397"),
+    "vtab+": (
+        "imagenet1k",
+        *ROBUSTNESS,
+        "fer2013",
+        "voc2007",
+        "voc2007_multilabel",
+        "sun397",
+        "cars",
+        "fgvc_aircraft",
+        "mnist",
+        "stl10",
+        "gtsrb",
+        "country211",
+        "renderedsst2",
+        "vtab/cifar10",
+        *VTAB,
     ),
     "retrieval": ("mscoco_captions", "flickr8k", "flickr30k"),
     "sugar_crepe": tuple(
@@ -47,6 +84,9 @@ COLLECTIONS = {
 }
 """CLIP_benchmark's names for several data sets."""
 
+DATACOMP = "datacomp"
+"""DataComp's 38 data sets; without a root, those of them on the hub."""
+
 HUB_PAGE = re.compile(
     r"https://huggingface\.co/datasets/([\w.-]+/[\w.-]+)(?:/(?:tree|resolve)/main)?/?"
 )
@@ -63,7 +103,16 @@ class PublicSet(Frozen):
     images: int
     texts: int | None = None
     languages: tuple[str, ...] = ("en",)
-    hub: bool = True
+    hub: bool | str = True
+    """Whether the hub has it; ``OWNER/NAME`` of a repository with another name."""
+    group_column: int | None = None
+    datacomp: str | None = None
+    """Its metric among DataComp's 38 sets; None for other sets."""
+
+    @property
+    def figure(self) -> OwnFigure | None:
+        """Its own figure, which is computed for it alone."""
+        return next((one for one in OWN_FIGURES if one == self.datacomp), None)
 
 
 @cache
@@ -91,16 +140,20 @@ def public_set(name: str, root: str | None, split: str) -> DataSet:
             f"{name} ({one.title}) is not on the hub in a layout that is read here; build it, and "
             "name its directory in its place or with --dataset-root"
         )
+    facts = one.model_dump(exclude={"hub", "languages", "datacomp"}) | {"figure": one.figure}
     if root is None:
-        return DataSet(source=source_of(name, None), **one.model_dump(exclude={"hub", "languages"}))
+        source = source_of(name, None)
+        if isinstance(one.hub, str):
+            source = source.model_copy(update={"address": one.hub})
+        return DataSet(source=source, **facts)
     found = set_below(name, root, split)
     if found.source.kind == "directory" and found.task != one.task:
         raise UsageError(
             f"{found.source.address} is for {found.task}, and {name} for {one.task}; name the "
             "right directory"
         )
-    sizes = one.model_dump(include={"title", "task", "multilabel", "images", "texts"})
-    return found.model_copy(update=sizes)
+    del facts["classes"], facts["prompts"]  # the directory's own are known
+    return found.model_copy(update=facts)
 
 
 def set_below(name: str, root: str, split: str) -> DataSet:
@@ -246,9 +299,17 @@ def chosen_set(name: str, root: str | None, split: str) -> DataSet:
     if name.startswith(PREFIX) and root is not None:
         return set_below(name, root, split)
     path = Path(name).expanduser()
+    is_public = f"{PREFIX}{name}" in public_sets()
     with readable(path):
+        if is_public and path.is_dir():
+            raise UsageError(
+                f"{name} is a public data set, and a directory here; write {PREFIX}{name} or "
+                f"./{name}"
+            )
         if path.is_dir():
             return local_set(path, real_path(path).name, split)
+    if is_public:
+        return public_set(f"{PREFIX}{name}", root, split)
     if name.startswith((".", "/", "~")) and path.suffix != ".json":
         raise UsageError(f"there is no directory {name}; give the directory of a data set")
     if path.suffix == ".json":
@@ -265,10 +326,13 @@ def _listed(name: str, root: str | None) -> list[str] | None:
     reachable = [one for one, public in public_sets().items() if public.hub or root is not None]
     if name == ALL:
         return reachable
+    if name == DATACOMP:
+        return [one for one in reachable if public_sets()[one].datacomp is not None]
     if name in COLLECTIONS:
         return [f"{PREFIX}{one}" for one in COLLECTIONS[name]]
     if is_glob(name):
-        return matching(name, reachable, KIND)
+        is_whole = name.startswith(PREFIX) or is_glob(name[0])
+        return matching(name if is_whole else f"{PREFIX}{name}", reachable, KIND)
     return None
 
 

@@ -22,8 +22,12 @@ from skymark.suites.clip.reading.layout import (
     shards_of,
 )
 from skymark.suites.clip.reading.samples import SplitFile, readable, real_path
-from skymark.suites.clip.reading.selection import SUGAR_CREPE_IMAGES, WINOGROUND_FILE
-from skymark.suites.clip.specification import Source, Task
+from skymark.suites.clip.reading.selection import (
+    SUGAR_CREPE_IMAGES,
+    WINOGAVIL_FILE,
+    WINOGROUND_FILE,
+)
+from skymark.suites.clip.specification import OwnFigure, Source, Task
 from skymark.tar_files import printable
 
 
@@ -35,6 +39,10 @@ class DataSet(Frozen):
     task: Task
     """The data set's own task."""
     multilabel: bool = False
+    group_column: int | None = None
+    """Column of each image's metadata that has its group."""
+    figure: OwnFigure | None = None
+    """The data set's own figure; None for the task's."""
     languages: tuple[str, ...] = ("en",)
     """Languages of class names and templates, or of captions."""
     classes: int | None = None
@@ -101,6 +109,9 @@ def local_set(path: Path, name: str, split: str) -> DataSet:
 def _local_set(path: Path, name: str, split: str) -> DataSet:
     if (path / WINOGROUND_FILE).is_file():
         return _selection(path, name, path / WINOGROUND_FILE)
+    if (path / WINOGAVIL_FILE).is_file():
+        found = _selection(path, name, path / WINOGAVIL_FILE)
+        return found.model_copy(update={"task": "image_association", "texts": found.images})
     folder = path / split
     if not folder.is_dir():
         splits = sorted(one.name for one in path.iterdir() if one.is_dir())

@@ -130,6 +130,28 @@ KIND = "model"
 FORM = "write ARCHITECTURE:TAG or ARCHITECTURE:FILE, such as ViT-B-32:laion2b_s34b_b79k"
 FOLDER_CONFIGURATION = {"local-dir": "open_clip_config.json", "transformers": "config.json"}
 """File that a folder needs, by the prefix of its name."""
+OPEN_CLIP_ALL = "openclip_all"
+COLLECTIONS = {
+    "openai": tuple(
+        f"{name},openai" for name in ("ViT-B-32", "ViT-B-16", "ViT-L-14", "ViT-L-14-336")
+    ),
+    "openclip_base": (
+        "ViT-B-32-quickgelu,laion400m_e32",
+        "ViT-B-32,laion2b_e16",
+        "ViT-B-32,laion2b_s34b_b79k",
+        "ViT-B-16,laion400m_e32",
+        "ViT-B-16-plus-240,laion400m_e32",
+        "ViT-L-14,laion400m_e32",
+        "ViT-L-14,laion2b_s32b_b82k",
+        "ViT-H-14,laion2b_s32b_b79k",
+        "ViT-g-14,laion2b_s12b_b42k",
+    ),
+    "openclip_multilingual": (
+        "xlm-roberta-base-ViT-B-32,laion5b_s13b_b90k",
+        "xlm-roberta-large-ViT-H-14,frozen_laion5b_s13b_b90k",
+    ),
+}
+"""CLIP_benchmark's names for several models."""
 PREFIXES = ("local-dir", "hf-hub", "transformers")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 FOLDER_SUFFIXES = frozenset({".safetensors", ".bin", ".pth", ".json", ".txt", ".model", ".jinja"})
@@ -167,8 +189,10 @@ def chosen_models(names: Iterable[str]) -> list[ChosenModel]:
     known = [f"{architecture}:{tag}" for architecture, tag in pairs()]
     found: dict[str, ChosenModel] = {}
     for name in expanded(names, KIND):
-        plain = known if name == ALL else [name]
-        if name != ALL and is_glob(name):
+        plain = known if name in {ALL, OPEN_CLIP_ALL} else [name]
+        if name in COLLECTIONS:
+            plain = list(COLLECTIONS[name])
+        elif name != ALL and is_glob(name):
             plain = matching(name, known, KIND)
         for one in map(chosen_model, plain):
             found[one.name] = one
@@ -178,14 +202,16 @@ def chosen_models(names: Iterable[str]) -> list[ChosenModel]:
 def chosen_model(name: str) -> ChosenModel:
     """Choose a model by one name.
 
-    As in open_clip, a slash in an architecture means a dash, and a tag may have any case.
+    As in open_clip, a slash in an architecture means a dash, and a tag may have any case. In
+    CLIP_benchmark's form, ``ARCHITECTURE,TAG``, the tag decides the activation.
 
     Raises:
         UsageError: the architecture, tag or file does not exist, or the activation is wrong.
     """
     typed, colon, weights = name.partition(":")
-    if not colon and name.count(",") == 1:  # the form of CLIP_benchmark's lists
-        typed, colon, weights = name.partition(",")
+    is_listed = not colon and name.count(",") == 1
+    if is_listed:
+        typed, _, weights = name.partition(",")
     if typed in PREFIXES:
         return _of_prefix(typed, weights)
     if Path(typed).suffix == ".py":
@@ -204,7 +230,7 @@ def chosen_model(name: str) -> ChosenModel:
         raise UsageError(f"model {name!r} names no weights; {FORM}; {has}")
     tag = weights.strip().casefold().replace("-", "_")
     if tag in tags:
-        return _of_tag(architecture, tag)
+        return _of_listed(architecture, tag) if is_listed else _of_tag(architecture, tag)
     if _is_path(weights):
         return _of_file(architecture, Path(weights))
     raise UsageError(
@@ -215,6 +241,22 @@ def chosen_model(name: str) -> ChosenModel:
 
 def _is_path(weights: str) -> bool:
     return "/" in weights or Path(weights).suffix in FILE_SUFFIXES
+
+
+def _of_listed(architecture: str, tag: str) -> ChosenModel:
+    """Return the model of a line in CLIP_benchmark's lists.
+
+    The lists were written for releases of open_clip in which a tag decided the activation.
+
+    Raises:
+        UsageError: open_clip has no architecture with the activation of the weights.
+    """
+    twin = twin_of(architecture, tag)
+    if twin is None or activation_fits(architecture, tag):
+        return _of_tag(architecture, tag)
+    trained = "QuickGELU" if registry().architectures[twin].quick_gelu else "GELU"
+    note = f"{architecture},{tag}: trained with {trained}, so skymark takes {twin}:{tag}"
+    return _of_tag(twin, tag).model_copy(update={"notes": (note,)})
 
 
 def _of_tag(architecture: str, tag: str) -> ChosenModel:

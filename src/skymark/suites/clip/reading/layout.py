@@ -136,20 +136,27 @@ def prompts_of(directory: Path, language: str) -> Prompts:
     """
     classes = _lines(directory, CLASS_FILE, language)
     templates = _lines(directory, TEMPLATE_FILE, language)
-    for template in templates:
-        require_place_for_name(template)
+    file = directory / language_file(TEMPLATE_FILE, language)
+    for number, template in enumerate(templates, 1):
+        require_place_for_name(template, f"{file}:{number}")
     found = Prompts(classes=classes, templates=templates)
     require_bounded(found)
     return found
 
 
-def require_place_for_name(template: str) -> None:
+def require_place_for_name(template: str, where: str) -> None:
     """Refuse a template without a field for the class name.
 
+    Args:
+        template: text with ``{c}``.
+        where: its file and position, for messages.
+
     Raises:
-        DataError: the template has no field, or another field or format.
+        DataError: the template is blank, has no field, or another field or format.
     """
-    shown = f"the template {template[:80]!r}"
+    if not template.strip():
+        raise DataError(f"{where} is blank; write a template with {{c}}, or remove the line")
+    shown = f"{where}: the template {template[:80]!r}"
     try:
         parts = list(Formatter().parse(template))
     except ValueError as error:
@@ -160,9 +167,8 @@ def require_place_for_name(template: str) -> None:
         if field is not None
     ]
     if strange := next((one for one in fields if one != ("c", "", "")), None):
-        raise DataError(
-            f"{shown} has the field {strange[0][:40]!r} or a format; {{c}} alone is filled in"
-        )
+        field = f"{{{strange[0][:40]}}}" if strange[0] != "c" else "a format"
+        raise DataError(f"{shown} has {field}; write {{c}} for the class name")
     if not fields:
         raise DataError(f"{shown} has no {{c}} for the class name")
 

@@ -29,6 +29,7 @@ from skymark.suites.clip.reading.samples import LeftOut, Place, Samples, readabl
 from skymark.suites.clip.reading.selection import (
     WINOGROUND_FILE,
     read_sugar_crepe,
+    read_winogavil,
     read_winoground,
 )
 from skymark.suites.clip.reading.tars import read_shards
@@ -48,6 +49,10 @@ class OpenedSplit(Frozen):
     samples: Samples
     skips: bool = False
     """Whether opening skipped damaged elements."""
+    limit: int | None = None
+    """Largest number of elements; None for all."""
+    group_column: int | None = None
+    """Column of the metadata that has each image's group; None without groups."""
 
     @property
     def slug(self) -> str:
@@ -61,8 +66,32 @@ class OpenedSplit(Frozen):
         return digest_of([*content, self.samples.identity, self.samples.labels_digest])
 
 
+def open_for(specification: ClipSpecification, split: str, cache: Path) -> OpenedSplit:
+    """Open a split of a cell's data set.
+
+    Raises:
+        DataError: the split is missing, damaged, or does not fit the task.
+    """
+    return open_split(
+        specification.source,
+        split,
+        specification.task,
+        cache,
+        skip_damaged=specification.skip_damaged,
+        limit=specification.limit,
+        group_column=specification.group_column if split == specification.split else None,
+    )
+
+
 def open_split(
-    source: Source, split: str, task: str, cache: Path, *, skip_damaged: bool = False
+    source: Source,
+    split: str,
+    task: str,
+    cache: Path,
+    *,
+    skip_damaged: bool = False,
+    limit: int | None = None,
+    group_column: int | None = None,
 ) -> OpenedSplit:
     """Open a split on this disk; the cache has its samples after the first time.
 
@@ -72,6 +101,8 @@ def open_split(
         task: of the cell.
         cache: directory for the samples.
         skip_damaged: decode all images once, and leave out damaged elements.
+        limit: take only this many elements, drawn at random.
+        group_column: column of the metadata that has each image's group.
 
     Raises:
         DataError: the split is missing, damaged, or does not fit the task.
@@ -79,22 +110,30 @@ def open_split(
     directory = local_directory(source, cache)
     if not directory.is_dir():
         raise DataError(f"{directory} is no directory; give the data set's own")
-    index = _index_file(cache, source, directory, split, task, skip_damaged=skip_damaged)
+    opened = OpenedSplit(
+        source=source,
+        split=split,
+        directory=directory,
+        samples=Samples(files=(), places=()),
+        skips=skip_damaged,
+        limit=limit,
+        group_column=group_column,
+    )
+    index = _index_file(cache, opened, task)
     index.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(index.with_suffix(".lock")):
         samples = _from_index(index)
         if samples is None:
             with readable(directory):
-                samples = _read(source, directory, split, task, skip_damaged=skip_damaged)
+                samples = _read(opened, task)
+            samples = samples if limit is None else samples.limited(limit)
             if skip_damaged:
                 samples = without_damaged(samples)
             with readable(directory):
                 content = {"content_digest": samples.digest_of_content()}
             samples = samples.model_copy(update=content)
             write_whole(index, samples.model_dump_json().encode(), durable=False)
-    opened = OpenedSplit(
-        source=source, split=split, directory=directory, samples=samples, skips=skip_damaged
-    )
+    opened = opened.model_copy(update={"samples": samples})
     _check_kind(opened, task)
     return opened
 
@@ -155,11 +194,11 @@ def check_same_classes(opened: Sequence[OpenedSplit]) -> None:
     Raises:
         DataError: two splits differ.
     """
-    first = opened[0]
-    if first.source.layout != "folder":
+    first, *others = opened
+    if first.source.layout != "folder" or not others:
         return
     names = class_folders(first.directory, first.split)
-    for other in opened[1:]:
+    for other in others:
         if differing := set(names) ^ set(class_folders(other.directory, other.split)):
             raise DataError(
                 f"{first.directory}: the splits {first.split} and {other.split} have different "
@@ -193,17 +232,19 @@ def reread(opened: OpenedSplit, file: int) -> tuple[Samples, Samples]:
     skipped = {one.place: one for one in samples.left_out if one.place is not None}
     if opened.source.layout == "webdataset":
         shard = Path(samples.files[file].path)
-        again = read_shards([shard], kind_of(opened.directory), skip_damaged=opened.skips)
-        again = _without_places(
-            again,
-            {place._replace(file=0): one for place, one in skipped.items() if place.file == file},
-        )
-        return again, samples.of_file(file)
-    task = "image_caption_selection" if samples.captions else "zeroshot_classification"
-    again = _read(opened.source, opened.directory, opened.split, task, skip_damaged=opened.skips)
-    return _without_places(again, skipped), samples.model_copy(
-        update={"left_out": (), "content_digest": ""}
-    )
+        again = _read_shards(opened, [shard])
+        skipped = {
+            place._replace(file=0): one for place, one in skipped.items() if place.file == file
+        }
+        samples = samples.of_file(file)
+        again = _without_places(again, skipped)
+        again = again if opened.limit is None else again.at(samples.places)
+    else:
+        task = "image_caption_selection" if samples.captions else "zeroshot_classification"
+        again = _read(opened, "image_association" if samples.associations else task)
+        again = again if opened.limit is None else again.limited(opened.limit)
+        again = _without_places(again, skipped)
+    return again, samples.model_copy(update={"left_out": (), "content_digest": ""})
 
 
 def _without_places(samples: Samples, skipped: Mapping[Place, LeftOut]) -> Samples:
@@ -242,10 +283,23 @@ def without_damaged(samples: Samples) -> Samples:
     return whole
 
 
-def _read(source: Source, directory: Path, split: str, task: str, *, skip_damaged: bool) -> Samples:
+def _read_shards(opened: OpenedSplit, shards: Sequence[Path]) -> Samples:
+    return read_shards(
+        shards,
+        kind_of(opened.directory),
+        skip_damaged=opened.skips,
+        group_column=opened.group_column,
+    )
+
+
+def _read(opened: OpenedSplit, task: str) -> Samples:
+    """Read all samples of a split, besides those already opened."""
+    source, directory, split = opened.source, opened.directory, opened.split
+    skip_damaged = opened.skips
     if source.layout == "webdataset":
-        shards = shards_of(directory, split)
-        return read_shards(shards, kind_of(directory), skip_damaged=skip_damaged)
+        return _read_shards(opened, shards_of(directory, split))
+    if task == "image_association":
+        return read_winogavil(directory)
     if task == "image_caption_selection":
         if (directory / WINOGROUND_FILE).exists():
             return read_winoground(directory, skip_damaged=skip_damaged)
@@ -257,10 +311,11 @@ def _read(source: Source, directory: Path, split: str, task: str, *, skip_damage
 def _check_kind(opened: OpenedSplit, task: str) -> None:
     samples = opened.samples
     fits = {
-        "zeroshot_classification": samples.captions is None,
+        "zeroshot_classification": (samples.captions or samples.associations) is None,
         "linear_probe": samples.labels is not None,
         "zeroshot_retrieval": samples.captions is not None and samples.images_per_instance == 1,
         "image_caption_selection": samples.captions is not None,
+        "image_association": samples.associations is not None,
     }
     if not fits[task]:
         has = "captions" if samples.captions is not None else "several labels per image"
@@ -273,12 +328,15 @@ def _check_kind(opened: OpenedSplit, task: str) -> None:
         )
 
 
-def _index_file(
-    cache: Path, source: Source, directory: Path, split: str, task: str, *, skip_damaged: bool
-) -> Path:
-    kind = "selection" if task == "image_caption_selection" else "images"
-    kind += " without damaged ones" if skip_damaged else ""
-    key = digest_of([source.kind, str(directory), source.name, source.layout, split, kind])
+def _index_file(cache: Path, opened: OpenedSplit, task: str) -> Path:
+    source = opened.source
+    kinds = {"image_caption_selection": "selection", "image_association": "association"}
+    kind = kinds.get(task, "images")
+    kind += " without damaged ones" if opened.skips else ""
+    kind += "" if opened.limit is None else f", {opened.limit} of them"
+    kind += "" if opened.group_column is None else f", groups of column {opened.group_column}"
+    place = str(opened.directory)
+    key = digest_of([source.kind, place, source.name, source.layout, opened.split, kind])
     return cache / "clip" / "samples" / f"{key[:32]}.json"
 
 

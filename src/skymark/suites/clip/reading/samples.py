@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
@@ -21,6 +22,9 @@ from skymark.tar_files import printable
 
 SKIP = "or leave damaged elements out with --skip-damaged"
 """End of messages about damaged elements."""
+
+
+LIMIT_SEED = 0
 
 
 class Place(NamedTuple):
@@ -75,6 +79,22 @@ def require_image_size(size: int, name: str) -> None:
         )
 
 
+class Association(NamedTuple):
+    """A word, and the images among which some belong to it."""
+
+    cue: str
+    candidates: tuple[int, ...]
+    """Numbers of images."""
+    right: tuple[bool, ...]
+    """Whether each of them belongs to the word."""
+
+    @property
+    def text(self) -> str:
+        """The text for the encoder, as in DataComp."""
+        cue = self.cue.lower()
+        return f"{'An' if cue.startswith(('a', 'e', 'i', 'o', 'u')) else 'A'} {cue}"
+
+
 class SplitFile(Frozen):
     """A file with images: a shard, or an image."""
 
@@ -114,8 +134,12 @@ class Samples(Frozen):
     """Class of each image."""
     multilabels: tuple[tuple[int, ...], ...] | None = None
     """Ones and zeros per class, for each image."""
+    groups: tuple[int, ...] | None = None
+    """Group of each image, such as a region, for the accuracy of the worst group."""
     captions: tuple[tuple[str, ...], ...] | None = None
     """Texts of each instance."""
+    associations: tuple[Association, ...] | None = None
+    """Words with their candidates, which may share images."""
     left_out: tuple[LeftOut, ...] = ()
     """Skipped damaged elements."""
     content_digest: str = ""
@@ -133,7 +157,15 @@ class Samples(Frozen):
     @cached_property
     def labels_digest(self) -> str:
         """SHA-256 hex digest of all labels and captions, in order."""
-        return digest_of([self.labels, self.multilabels, self.captions])
+        others = [] if self.associations is None else [self.associations]
+        return digest_of([self.labels, self.multilabels, self.captions, *others])
+
+    @property
+    def texts(self) -> list[str]:
+        """Captions instance by instance, or the texts of words."""
+        if self.associations is not None:
+            return [one.text for one in self.associations]
+        return [text for texts in self.captions or () for text in texts]
 
     def digest_of_content(self) -> str:
         """Return a digest of all encoded images in order; equal ones are the same images.
@@ -176,14 +208,35 @@ class Samples(Frozen):
             images_per_instance=self.images_per_instance,
             labels=None if self.labels is None else self.labels[first:last],
             multilabels=None if self.multilabels is None else self.multilabels[first:last],
+            groups=None if self.groups is None else self.groups[first:last],
             captions=None if self.captions is None else self.captions[instances],
         )
 
     def without(self, images: Mapping[int, LeftOut]) -> Samples:
         """Return the samples without the instances of some images, which `left_out` lists."""
+        left_out = (*self.left_out, *images.values())
+        if self.associations is not None:
+            kept = [
+                number
+                for number, one in enumerate(self.associations)
+                if images.keys().isdisjoint(one.candidates)
+            ]
+        else:
+            damaged = {number // self.images_per_instance for number in images}
+            kept = [number for number in range(self._instances) if number not in damaged]
+        return self._of_instances(kept).model_copy(update={"left_out": left_out})
+
+    @property
+    def _instances(self) -> int:
+        if self.associations is not None:
+            return len(self.associations)
+        return len(self) // self.images_per_instance
+
+    def _of_instances(self, kept: Sequence[int]) -> Samples:
+        """Return the samples of some instances."""
+        if self.associations is not None:
+            return self._of_associations([self.associations[number] for number in kept])
         each = self.images_per_instance
-        damaged = {number // each for number in images}
-        kept = [number for number in range(len(self) // each) if number not in damaged]
         chosen = [image for number in kept for image in range(number * each, (number + 1) * each)]
 
         def of_images(values: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
@@ -195,9 +248,46 @@ class Samples(Frozen):
                 "places": of_images(self.places),
                 "labels": of_images(self.labels),
                 "multilabels": of_images(self.multilabels),
+                "groups": of_images(self.groups),
                 "captions": captions and tuple(captions[number] for number in kept),
-                "left_out": (*self.left_out, *images.values()),
             }
+        )
+
+    def _of_associations(self, kept: Sequence[Association]) -> Samples:
+        """Return some words with their images."""
+        used = sorted({image for one in kept for image in one.candidates})
+        number_of = {image: number for number, image in enumerate(used)}
+        return self.model_copy(
+            update={
+                "places": tuple(self.places[image] for image in used),
+                "associations": tuple(
+                    one._replace(candidates=tuple(number_of[image] for image in one.candidates))
+                    for one in kept
+                ),
+            }
+        )
+
+    def limited(self, limit: int) -> Samples:
+        """Return elements drawn at random, in their order, with their images and texts.
+
+        The draw is the same in every run; a smaller limit takes a part of a larger one's elements.
+
+        Args:
+            limit: number of elements.
+        """
+        count = self._instances
+        if limit >= count:
+            return self
+        order = list(range(count))
+        random.Random(LIMIT_SEED).shuffle(order)
+        return self._of_instances(sorted(order[:limit]))
+
+    def at(self, places: Collection[Place]) -> Samples:
+        """Return the samples whose images are at some places."""
+        each, wanted = self.images_per_instance, frozenset(places)
+        count = len(self) // each
+        return self._of_instances(
+            [number for number in range(count) if self.places[number * each] in wanted]
         )
 
     def is_current(self) -> bool:

@@ -1,4 +1,4 @@
-"""Published data of image-caption selection: SugarCrepe's annotations, Winoground's examples."""
+"""Published data of SugarCrepe, Winoground and WinoGAViL: images that are chosen by texts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from skymark.suites.clip.reading.folder import image_file
 from skymark.suites.clip.reading.layout import is_sound, read_text
 from skymark.suites.clip.reading.samples import (
     SKIP,
+    Association,
     LeftOut,
     Place,
     Samples,
@@ -26,6 +27,7 @@ Entry = TypeVar("Entry")
 SUGAR_CREPE_IMAGES = "val2017"
 WINOGROUND_FILE = "examples.jsonl"
 WINOGROUND_IMAGES = "images"
+WINOGAVIL_FILE = "associations.jsonl"
 
 
 def read_sugar_crepe(directory: Path, part: str, *, skip_damaged: bool = False) -> Samples:
@@ -82,6 +84,47 @@ def read_winoground(directory: Path, *, skip_damaged: bool = False) -> Samples:
     return _samples(named, instance, file, skip_damaged=skip_damaged)
 
 
+def read_winogavil(directory: Path) -> Samples:
+    """Return the words of WinoGAViL with their candidates; images that they share come once.
+
+    Args:
+        directory: with ``associations.jsonl``, whose lines have the fields ``cue``, ``candidates``
+            and ``associations`` as on the hub, and ``images/CANDIDATE.jpg``.
+
+    Raises:
+        DataError: a file is missing, or a line lacks a field.
+    """
+    file = directory / WINOGAVIL_FILE
+    images: list[SplitFile] = []
+    number_of: dict[str, int] = {}
+    found: list[Association] = []
+    for number, line in enumerate(read_text(file).split("\n"), 1):
+        if line.strip():
+            where = f"{file}:{number}"
+            entry = _json(line, Path(where))
+            names, own = (_names(entry, key, where) for key in ("candidates", "associations"))
+            if strange := set(own) - set(names):
+                raise DataError(f"{where}: {printable(strange.pop()[:80])!r} is no candidate")
+            for name in names:
+                if name not in number_of:
+                    number_of[name] = len(images)
+                    images.append(_image(directory / WINOGROUND_IMAGES, f"{name}.jpg"))
+            found.append(
+                Association(
+                    cue=_text(entry, "cue", where),
+                    candidates=tuple(number_of[name] for name in names),
+                    right=tuple(name in own for name in names),
+                )
+            )
+    if not found:
+        raise DataError(f"{file} holds no line; fetch it again")
+    return Samples(
+        files=tuple(images),
+        places=tuple(Place(number, 0, one.size) for number, one in enumerate(images)),
+        associations=tuple(found),
+    )
+
+
 class Instance(NamedTuple):
     """The images of an instance, and their captions."""
 
@@ -134,6 +177,17 @@ def _text(entry: Any, key: str, where: str) -> str:
     if not isinstance(value, str) or not is_sound(value):
         raise DataError(f"{where} has no text {key!r}")
     return value
+
+
+def _names(entry: Any, key: str, where: str) -> list[str]:
+    values = entry.get(key) if isinstance(entry, Mapping) else None
+    if not isinstance(values, list) or not values:
+        raise DataError(f"{where} has no list {key!r}")
+    if not all(isinstance(one, str) and one and is_sound(one) for one in values):
+        raise DataError(f"{where} has names in {key!r} that are empty or no texts")
+    if len(set(values)) < len(values):
+        raise DataError(f"{where} has a name in {key!r} twice")
+    return values
 
 
 def _image(directory: Path, name: str) -> SplitFile:

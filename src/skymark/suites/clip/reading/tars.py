@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from skymark.model.errors import DataError
 from skymark.suites.clip.reading.layout import Kind, is_sound, require_shard
@@ -28,6 +29,7 @@ IMAGES = ("webp", "png", "jpg", "jpeg")
 """Extensions of images in order of preference, as in `clip_benchmark`."""
 LARGEST_LABEL_BYTES = 1 << 24
 MOST_CAPTIONS = 10_000
+MOST_GROUPS = 1_000_000
 LABEL = re.compile(rb"\s*[+-]?[0-9]{1,18}\s*")
 """A class number; later checks compare it with the number of classes."""
 LARGEST_ROW_HEADER = 10_000
@@ -89,13 +91,20 @@ class Sample(NamedTuple):
         return Place(self.file, member.offset_data, member.size)
 
 
-def read_shards(shards: Sequence[Path], kind: Kind, *, skip_damaged: bool = False) -> Samples:
+def read_shards(
+    shards: Sequence[Path],
+    kind: Kind,
+    *,
+    skip_damaged: bool = False,
+    group_column: int | None = None,
+) -> Samples:
     """Return the samples of shards in order, without reading their images.
 
     Args:
         shards: in order.
         kind: type of the data set.
         skip_damaged: leave out incomplete samples, and list them.
+        group_column: column of each image's metadata (``KEY.npy``) that has its group.
 
     Raises:
         DataError: a shard is empty or damaged, a member would leave the directory, or a sample is
@@ -106,7 +115,7 @@ def read_shards(shards: Sequence[Path], kind: Kind, *, skip_damaged: bool = Fals
     for number, shard in enumerate(shards):
         for sample in _samples_of(shard, number):
             try:
-                read.append(_content(sample, kind))
+                read.append(_content(sample, kind, group_column))
             except DataError as error:
                 if not skip_damaged:
                     raise DataError(f"{error}; {SKIP}") from error
@@ -126,6 +135,7 @@ def read_shards(shards: Sequence[Path], kind: Kind, *, skip_damaged: bool = Fals
         images_per_instance=per_instance.pop(),
         labels=labels if kind == "classification" else None,
         multilabels=labels if kind == "multilabel" else None,
+        groups=None if group_column is None else tuple(one.group for one in read),
         captions=labels if kind in {"retrieval", "selection"} else None,
         left_out=tuple(left_out),
     )
@@ -137,12 +147,14 @@ class Content(NamedTuple):
     places: list[Place]
     label: Any
     """Class, row of ones and zeros, or captions."""
+    group: int = 0
 
 
-def _content(sample: Sample, kind: Kind) -> Content:
+def _content(sample: Sample, kind: Kind, group_column: int | None) -> Content:
     places = [sample.place(extension) for extension in _images_of(sample, kind)]
     readers = {"classification": _label, "multilabel": _multilabel}
-    return Content(places, readers.get(kind, _captions)(sample))
+    label = readers.get(kind, _captions)(sample)
+    return Content(places, label, 0 if group_column is None else _group(sample, group_column))
 
 
 def _samples_of(shard: Path, number: int) -> Iterator[Sample]:
@@ -208,6 +220,32 @@ def _label(sample: Sample) -> int:
 
 
 def _multilabel(sample: Sample) -> tuple[int, ...]:
+    values = _row(sample, "row of ones and zeros, one per class")
+    if not np.isin(values, (0, 1)).all():
+        raise DataError(f"{sample.name}.npy is no row of ones and zeros, one per class")
+    return tuple(int(value) for value in values)
+
+
+def _group(sample: Sample, column: int) -> int:
+    values = _row(sample, "row of metadata")
+    if len(values) <= column or not 0 <= values[column] <= MOST_GROUPS:
+        raise DataError(
+            f"{sample.name}.npy has no group in column {column}, which is a number from 0 to "
+            f"{MOST_GROUPS:,}; build the data set again"
+        )
+    return int(values[column])
+
+
+def _row(sample: Sample, noun: str) -> npt.NDArray[Any]:
+    """Return the numbers of a one-dimensional array.
+
+    Args:
+        sample: with the member ``KEY.npy``.
+        noun: for messages.
+
+    Raises:
+        DataError: the array is damaged, or has another shape or type.
+    """
     file = io.BytesIO(sample.data("npy"))
     try:
         version = np.lib.format.read_magic(file)
@@ -220,12 +258,9 @@ def _multilabel(sample: Sample) -> tuple[int, ...]:
             raise ValueError(f"{len(values)} of {shape[0]} values")
     except NPY_ERRORS as error:
         raise DataError(
-            f"{sample.name}.npy is no row of ones and zeros, one per class "
-            f"({error or type(error).__name__})"
+            f"{sample.name}.npy is no {noun} ({error or type(error).__name__})"
         ) from error
-    if not np.isin(values, (0, 1)).all():
-        raise DataError(f"{sample.name}.npy is no row of ones and zeros, one per class")
-    return tuple(int(value) for value in values)
+    return values
 
 
 def _captions(sample: Sample) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ an object from class to prompts.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -25,6 +27,8 @@ from skymark.suites.clip.reading.layout import (
 from skymark.suites.clip.specification import FileEntry
 from skymark.tar_files import printable
 
+PLACE = re.compile(r"\{c?\}")
+"""Field for a class name."""
 LARGEST_BYTES = 256 << 20
 """CLIP_benchmark's prompts of ImageNet take 10 MB."""
 
@@ -123,7 +127,11 @@ class Naming(Entries):
         found = self.entries[entry]
         if not isinstance(found, list) or not found:
             raise DataError(f"{self.path} has no list of class names for {entry}")
-        if not all(isinstance(name, str) and name.strip() and is_sound(name) for name in found):
+        # CLIP_benchmark's own names of CLEVR's distances have an empty one.
+        if not any(found) or not all(
+            isinstance(name, str) and is_sound(name) and (name.strip() or not name)
+            for name in found
+        ):
             raise DataError(f"{self.path} has class names for {entry} that are empty or no texts")
 
 
@@ -174,9 +182,25 @@ class Prompting(Entries):
             )
         if not all(isinstance(text, str) and is_sound(text) for one in texts for text in one):
             raise DataError(f"{self.path} has prompts for {entry} that are no texts")
-        if isinstance(found, list):
-            for template in found:
-                require_place_for_name(template)
+        for where, text in self._placed(entry):
+            if isinstance(found, list):
+                require_place_for_name(text, where)
+            elif not text.strip():
+                raise DataError(f"{where} is blank; write a prompt, or remove it")
+            elif place := PLACE.search(text):
+                raise DataError(
+                    f"{where}: {text[:80]!r} has {place[0]}; write the class name, because prompts "
+                    "by class are used as they are"
+                )
+
+    def _placed(self, entry: str) -> Iterator[tuple[str, str]]:
+        """Yield the file and position of each text of an entry, and the text."""
+        found = self.entries[entry]
+        by_class = {"": found} if isinstance(found, list) else found
+        for name, texts in by_class.items():
+            of_class = f", class {printable(name[:80])}" if name else ""
+            for number, text in enumerate(texts, 1):
+                yield f"{self.path}, {entry}{of_class}, text {number}", text
 
 
 def prompts_in(file: FileEntry, classes: tuple[str, ...]) -> Prompts:

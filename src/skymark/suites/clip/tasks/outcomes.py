@@ -24,6 +24,62 @@ def parts_of_class_recall(correct: Floats, labels: Floats) -> Floats:
     return found
 
 
+def worst_group(correct: Floats, groups: Floats) -> tuple[float, Floats]:
+    """Return the accuracy of the worst group, and each image's part: float64 of shape (images,).
+
+    Args:
+        correct: whether each image is right.
+        groups: number of each image's group.
+    """
+    counts = np.bincount(groups)
+    there = np.flatnonzero(counts)
+    accuracies = np.bincount(groups, correct)[there] / counts[there]
+    worst = there[accuracies.argmin()]
+    parts: Floats = np.where(groups == worst, correct * len(groups) / counts[worst], 0.0)
+    return float(accuracies.min()), parts
+
+
+def f1_macro(predicted: Floats, labels: Floats, classes: int) -> tuple[float, Floats]:
+    """Return the mean F1 of the classes that occur, and each image's part of it.
+
+    An image's part is a pseudo-value of the jackknife, as in `pseudo_values_of_precision`.
+
+    Args:
+        predicted: class of each image that scores highest.
+        labels: class of each image.
+        classes: number of classes.
+
+    Returns:
+        The figure, and float64 of shape (images,), whose mean is the figure.
+    """
+    right = np.bincount(labels[predicted == labels], minlength=classes)
+    named = np.bincount(predicted, minlength=classes)
+    there = np.bincount(labels, minlength=classes)
+    f1 = _f1(right, named, there)
+    occurring = np.count_nonzero(there)
+    value = f1.sum() / occurring
+    hits = predicted == labels
+    # Without an image, its own class has one image less, and the predicted class one less, too.
+    own = _f1(right[labels] - hits, named[labels] - hits, there[labels] - 1)
+    other = _f1(right[predicted], named[predicted] - 1, there[predicted])
+    change = own - f1[labels] + np.where(hits, 0.0, other - f1[predicted])
+    without = (f1.sum() + change) / np.maximum(occurring - (there[labels] == 1), 1)
+    count = len(labels)
+    return float(value), _centred(count * value - (count - 1) * without, float(value))
+
+
+def _f1(right: Floats, named: Floats, there: Floats) -> Floats:
+    """Return F1 of classes: 0 for a class without images, which does not count."""
+    found: Floats = np.where(there > 0, 2 * right / np.maximum(named + there, 1), 0.0)
+    return found
+
+
+def _centred(pseudo: Floats, value: float) -> Floats:
+    """Return pseudo-values without the jackknife's own bias: their mean is the figure."""
+    found: Floats = pseudo - pseudo.mean() + value
+    return found
+
+
 def parts_of_texts(hits: Floats, image_of_text: Floats, images: int) -> Floats:
     """Return each image's part of a share of texts: float64 of shape (images,).
 
@@ -88,7 +144,7 @@ def _of_class(scores: Floats, relevant: Floats) -> Floats:
     value = whole / total
     pseudo = count * value - (count - 1) * without
     found = np.empty(count)
-    found[order] = pseudo - pseudo.mean() + value  # without the jackknife's own bias
+    found[order] = _centred(pseudo, float(value))
     return found
 
 

@@ -14,11 +14,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from skymark.model.errors import UsageError
+from skymark.suites.clip.reading.samples import Association
 from skymark.suites.clip.tasks.outcomes import (
+    f1_macro,
     parts_of_class_recall,
     parts_of_texts,
     pseudo_values_of_precision,
+    worst_group,
 )
 
 
@@ -50,7 +55,7 @@ def compared(queries: Any, others: Any) -> Iterator[tuple[int, Any]]:
 def retrieval_metrics(
     image_features: Any, text_features: Any, image_of_text: Any, recall_k: Sequence[int]
 ) -> Scores:
-    """Return the recall of images and of texts at each k.
+    """Return the recall of images and of texts at each k; absent with fewer than k images.
 
     Args:
         image_features: of shape (images, dimensions).
@@ -62,10 +67,12 @@ def retrieval_metrics(
 
     images, texts = unit(image_features), unit(text_features)
     fewest = min(len(images), len(texts))
-    if max(recall_k) > fewest:
+    if min(recall_k) > fewest:
         raise UsageError(
-            f"recall at {max(recall_k)} needs as many images and texts; there are {fewest}"
+            f"recall at {min(recall_k)} needs as many images and texts, and there are {fewest}; "
+            f"give --recall-k {fewest} or less"
         )
+    recall_k = [k for k in recall_k if k <= fewest]
     numbers = torch.arange(len(images), device=images.device)
     of_images = _recalls(texts, images, image_of_text, numbers, recall_k)
     of_texts = _recalls(images, texts, numbers, image_of_text, recall_k)
@@ -133,6 +140,42 @@ def selection_metrics(image_features: Any, text_features: Any) -> Scores:
     return Scores(metrics, held)
 
 
+MANY_CANDIDATES = 10
+"""Fewest candidates of WinoGAViL's hard words, which have 10 or 12; others have 5 or 6."""
+
+
+def association_metrics(
+    image_features: Any, text_features: Any, associations: Sequence[Association]
+) -> Scores:
+    """Return the Jaccard index of the nearest images of each word with its own, averaged.
+
+    As many images are taken as belong to the word. Definitions follow DataComp's
+    ``wino_eval.py``.
+
+    Args:
+        image_features: of shape (images, dimensions).
+        text_features: of shape (words, dimensions).
+        associations: of each word.
+    """
+    import torch
+
+    images, texts = unit(image_features), unit(text_features)
+    found = np.zeros(len(associations))
+    for number, (one, text) in enumerate(zip(associations, texts, strict=True)):
+        own = np.flatnonzero(one.right)
+        scores = images[torch.tensor(one.candidates, device=images.device)] @ text
+        chosen = scores.topk(len(own)).indices.cpu().numpy()
+        right = len(np.intersect1d(own, chosen))
+        found[number] = right / (2 * len(own) - right)
+    metrics = {"jaccard": float(found.mean())}
+    parts = {"jaccard_part": found, "score_part": found}
+    many = np.array([len(one.candidates) >= MANY_CANDIDATES for one in associations])
+    if many.any():
+        metrics["jaccard_10_12"] = float(found[many].mean())
+        parts["jaccard_10_12_part"] = np.where(many, found / many.mean(), 0.0)
+    return Scores(metrics, parts)
+
+
 LOGIT_SCALE = 100.0
 TOP = 5
 
@@ -193,6 +236,29 @@ def _parts_of_classification(logits: Any, labels: Any, hits: Any) -> dict[str, A
         parts["correct_5"] = hits.any(dim=1).cpu().numpy()
     parts["class_recall_part"] = parts_of_class_recall(predicted == own, own)
     return parts
+
+
+def own_figure(name: str, logits: Any, labels: Any, groups: Any) -> Scores:
+    """Return a data set's own figure, and each image's part of it.
+
+    Definitions follow WILDS (Koh et al. 2021) and DataComp (Gadre et al. 2023): F1 is averaged over
+    the classes that occur, and the worst group is the worst of the groups that occur.
+
+    Args:
+        name: ``f1_macro``, ``worst_group_acc1`` or ``worst_group_acc5``.
+        logits: of shape (images, classes).
+        labels: int64 of shape (images,).
+        groups: int64 of the same shape; empty for ``f1_macro``.
+    """
+    own = labels.cpu().numpy()
+    if name == "f1_macro":
+        predicted = logits.argmax(dim=1).cpu().numpy()
+        value, parts = f1_macro(predicted, own, logits.shape[1])
+    else:
+        top = 1 if name == "worst_group_acc1" else min(TOP, logits.shape[1])
+        ranked = logits.topk(top, dim=1).indices.cpu().numpy()
+        value, parts = worst_group((ranked == own[:, None]).any(axis=1), groups)
+    return Scores({name: value}, {f"{name}_part": parts, "score_part": parts})
 
 
 def multilabel_metrics(logits: Any, labels: Any) -> tuple[Scores, Any]:

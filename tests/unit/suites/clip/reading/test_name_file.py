@@ -35,6 +35,10 @@ def test_another_number_of_names_than_of_classes_is_refused(write, count):
         names_in(file, count)
 
 
+def test_a_class_of_the_peer_s_own_files_has_an_empty_name(write):
+    assert Naming(write({"clevr": ["near", "", "far"]})).names("clevr", 3) == ("near", "", "far")
+
+
 def test_a_file_that_changed_since_the_plan_is_refused(write):
     file = Naming(write(CONTENT)).entry_for("wds/mine")
     write({"wds/mine": ["due"]})

@@ -23,6 +23,7 @@ from skymark.suites.clip.specification import ClipSpecification, Model, Source, 
 from tests.clip.drawing import CLASSES, TEMPLATES, captions, pictures
 from tests.clip.shards import write_shards
 
+TASK = "zeroshot_classification"
 MODEL = Model(architecture="ViT-B-32", weights=Weights(tag="laion2b_s34b_b79k"))
 
 
@@ -42,7 +43,7 @@ def source(place, layout="webdataset", name="shapes"):
     return Source(name=name, kind="directory", address=str(place), layout=layout)
 
 
-def opened(place, tmp_path, task="zeroshot_classification", split="test", **settings):
+def opened(place, tmp_path, task=TASK, split="test", **settings):
     return open_split(source(place, **settings), split, task, tmp_path / "cache")
 
 
@@ -50,10 +51,16 @@ def prompts(place, tmp_path, language="en", **settings):
     specification = ClipSpecification(
         model=MODEL,
         source=source(place, **settings),
-        task="zeroshot_classification",
+        task=TASK,
         language=language,
     )
     return prompts_for(specification, opened(place, tmp_path, **settings))
+
+
+def npy(row):
+    out = io.BytesIO()
+    np.save(out, np.array(row))
+    return out.getvalue()
 
 
 def add_member(shard, name, data=b"x"):
@@ -93,6 +100,38 @@ class TestShards:
         for number in (0, 1):
             again, before = reread(split, number)
             assert again == before
+
+    def test_a_limit_takes_elements_from_the_whole_split(self, shapes, tmp_path):
+        whole = opened(shapes, tmp_path).samples
+        one = open_split(source(shapes), "test", TASK, tmp_path / "cache", limit=5)
+        fewer = open_split(source(shapes), "test", TASK, tmp_path / "cache", limit=3)
+        in_order = [place for place in whole.places if place in one.samples.places]
+        assert one.samples.places == tuple(in_order)
+        assert len(in_order) == 5
+        assert set(fewer.samples.places) < set(in_order)
+        assert one.samples.content_digest != whole.content_digest
+        for number in (0, 1):
+            again, before = reread(one, number)
+            assert again == before
+        all_of_them = open_split(source(shapes), "test", TASK, tmp_path / "cache", limit=99)
+        assert all_of_them.samples == whole
+
+    def test_groups_come_from_a_column_of_metadata(self, shapes, tmp_path):
+        shutil.rmtree(shapes / "test")
+        drawn = pictures(6, seed=1)
+
+        def write(rows):
+            shutil.rmtree(shapes / "test", ignore_errors=True)
+            members = zip(drawn, rows, strict=True)
+            samples = [
+                {"jpg": one.file, "cls": one.label_text, "npy": npy(row)} for one, row in members
+            ]
+            write_shards(shapes / "test", samples, shards=1)
+            return open_split(source(shapes), "test", TASK, tmp_path / "cache", group_column=1)
+
+        assert write([[9, number] for number in range(6)]).samples.groups == tuple(range(6))
+        with pytest.raises(DataError, match=r"s0000003\.npy has no group in column 1"):
+            write([[9, 1], [9, 1], [9, 1], [9], [9, 1], [9, 1]])
 
     def test_several_labels_are_rows_of_ones_and_zeros(self, shapes, tmp_path):
         shutil.rmtree(shapes / "test")
@@ -345,3 +384,68 @@ class TestSelection:
         split = opened(place, tmp_path, "image_caption_selection", layout="folder")
         assert split.samples.images_per_instance == 2
         assert split.samples.captions == (("one", "other"),)
+
+
+class TestWinogavil:
+    LINES = (
+        {"cue": "Apple", "candidates": ["pie", "sea", "tree"], "associations": ["pie", "tree"]},
+        {"cue": "wave", "candidates": ["sea", "hand", "pie"], "associations": ["sea"]},
+    )
+
+    def opened(self, tmp_path, *lines, **settings):
+        place = tmp_path / "winogavil"
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "images").mkdir(parents=True)
+        for one, name in zip(pictures(4, seed=2), ("pie", "sea", "tree", "hand"), strict=True):
+            (place / "images" / f"{name}.jpg").write_bytes(one.file)
+        text = "\n".join(map(json.dumps, lines or self.LINES))
+        (place / "associations.jsonl").write_text(f"{text}\n")
+        data = local_set(place, "winogavil", "test")
+        assert data.task == "image_association"
+        return open_split(data.source, "test", data.task, tmp_path / "cache", **settings)
+
+    def test_words_share_images_that_come_once(self, tmp_path):
+        split = self.opened(tmp_path)
+        names = [file.path.rpartition("/")[2] for file in split.samples.files]
+        assert names == ["pie.jpg", "sea.jpg", "tree.jpg", "hand.jpg"]
+        assert [one.candidates for one in split.samples.associations] == [(0, 1, 2), (1, 3, 0)]
+        assert split.samples.associations[0].right == (True, False, True)
+        assert split.samples.texts == ["An apple", "A wave"]
+        again, before = reread(split, 0)
+        assert again == before
+
+    def test_a_limit_takes_words_with_their_images(self, tmp_path):
+        split = self.opened(tmp_path, limit=1)
+        (one,) = split.samples.associations
+        assert len(split.samples) == len(one.candidates) == 3
+        paths = [split.samples.files[place.file].path for place in split.samples.places]
+        drawn = next(line for line in self.LINES if line["cue"] == one.cue)
+        shown = [paths[number].rpartition("/")[2].removesuffix(".jpg") for number in one.candidates]
+        assert shown == drawn["candidates"]
+        again, before = reread(split, 0)
+        assert again == before
+
+    def test_a_damaged_image_takes_its_words_along(self, tmp_path):
+        split = self.opened(tmp_path)
+        (tmp_path / "winogavil" / "images" / "hand.jpg").write_bytes(b"no image")
+        skipping = open_split(
+            split.source, "test", "image_association", tmp_path / "cache", skip_damaged=True
+        )
+        assert [one.cue for one in skipping.samples.associations] == ["Apple"]
+        assert len(skipping.samples.left_out) == 1
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"associations": ["moon"]}, "'moon' is no candidate"),
+            ({"candidates": []}, "has no list 'candidates'"),
+            ({"candidates": ["pie", "pie"]}, "has a name in 'candidates' twice"),
+            ({"candidates": ["pie", 3]}, "empty or no texts"),
+            ({"candidates": ["../pie"], "associations": ["../pie"]}, "do not trust"),
+            ({"candidates": ["moon"], "associations": ["moon"]}, r"moon\.jpg is missing"),
+            ({"cue": None}, "has no text 'cue'"),
+        ],
+    )
+    def test_a_wrong_line_is_named(self, tmp_path, change, message):
+        with pytest.raises(DataError, match=message):
+            self.opened(tmp_path, self.LINES[0] | change)

@@ -74,6 +74,13 @@ def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
         ({"mine": {"cat": []}}, "needs a list of templates, or"),
         ({"mine": {"cat": [1]}}, "are no texts"),
         ({"mine": ["a photo"]}, "has no {c} for the class name"),
+        ({"mine": ["{c}", "a {}"]}, r"prompts.json, mine, text 2: .* has \{\}; write \{c\}"),
+        ({"mine": ["{c}", " "]}, r"prompts.json, mine, text 2 is blank"),
+        (
+            {"mine": {"cat": ["a {}"]}},
+            r"mine, class cat, text 1: .* has \{\}; write the class name",
+        ),
+        ({"mine": {"cat": ["a cat", ""]}}, r"mine, class cat, text 2 is blank"),
     ],
 )
 def test_another_format_is_refused(write, content, message):

@@ -9,9 +9,11 @@ from skymark.model.metric import Metric
 from skymark.statistics.difference import Verdict, corrected
 from skymark.statistics.outcomes import difference_in_outcomes
 from skymark.suites.clip.tasks.outcomes import (
+    f1_macro,
     parts_of_class_recall,
     parts_of_texts,
     pseudo_values_of_precision,
+    worst_group,
 )
 
 
@@ -100,3 +102,34 @@ def test_of_equal_models_swapped_by_image_few_are_better_after_correction(sides)
         better += sum(one.verdict is Verdict.BETTER for one in found)
         total += len(found)
     assert better / total <= 0.01
+
+
+def f1_by_definition(predicted, labels):
+    """Return F1 over the classes that occur, as scikit-learn has it for these labels."""
+    found = []
+    for one in np.unique(labels):
+        right = np.sum((predicted == one) & (labels == one))
+        found.append(2 * right / (np.sum(predicted == one) + np.sum(labels == one)))
+    return float(np.mean(found))
+
+
+def test_parts_of_f1_are_what_the_figure_loses_without_an_image():
+    random = np.random.default_rng(5)
+    labels = random.integers(0, 4, 40)  # classes 4 and 5 are predicted, and never right
+    labels[7] = 5
+    predicted = np.where(random.random(40) < 0.6, labels, random.integers(0, 6, 40))
+    value, parts = f1_macro(predicted, labels, 6)
+    assert value == pytest.approx(f1_by_definition(predicted, labels))
+    kept = [np.arange(40) != image for image in range(40)]
+    without = np.array([f1_by_definition(predicted[one], labels[one]) for one in kept])
+    pseudo = 40 * value - 39 * without
+    assert parts == pytest.approx(pseudo - pseudo.mean() + value)
+
+
+def test_the_worst_group_is_the_worst_that_occurs():
+    groups = np.array([0, 0, 3, 3, 3, 5])
+    correct = np.array([True, True, True, False, False, True])
+    value, parts = worst_group(correct, groups)
+    assert value == pytest.approx(1 / 3)
+    assert parts.mean() == pytest.approx(value)
+    assert set(parts[groups != 3]) == {0}
