@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 import shlex
 import subprocess
@@ -198,7 +197,7 @@ def _print_built(data_set: str, entry: Path, read_with: str | None, *, json: boo
     """Print the directory of a built cache, and the call or command that reads it."""
     if json:
         rows = {"data_set": data_set, "directory": str(entry), "read_with": read_with}
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
         return
     print_plain(f"{data_set}: {entry}")
     if read_with:
@@ -357,7 +356,7 @@ def _print_before_and_after(
             },
             "shared": None if shared is None else str(shared),
         }
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
         return
     before = "of unknown size" if recipe.source_bytes is None else f"{recipe.source_bytes:,} bytes"
     print_plain(f"before: {len(recipe.sources)} {recipe.kind} files, {before}")

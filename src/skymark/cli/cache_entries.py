@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +29,7 @@ def list_entries(*, cache_root: Root = None, json: Json = False) -> int:
 
     found = list(entries(root_of(cache_root)))
     if json:
-        print_json(json_module.dumps([one.model_dump(mode="json") for one in found], indent=1))
+        print_json(found)
         return 0
     print_rows(
         ("name", "kind", "data set", "fingerprint", "size", "last use (UTC)", "owner", "lease"),
@@ -78,7 +77,7 @@ def verify(
         places = [one.path for one in entries(root) if one.kind in {"prepared", "converted"}]
     found = [one for place in places for one in troubles(place, open_data)]
     if json:
-        print_json(json_module.dumps([one.model_dump() for one in found], indent=1))
+        print_json(found)
     else:
         for one in found:
             print_plain(f"{one.message}\n  {one.path}\n  cause: {one.cause}\n  do: {one.action}")
@@ -107,7 +106,7 @@ def du(*, cache_root: Root = None, json: Json = False) -> int:
     free = shutil.disk_usage(next(one for one in (root, *root.parents) if one.exists())).free
     if json:
         rows = [{"kind": k, "entries": len(v), "size_bytes": sum(v)} for k, v in totals.items()]
-        print_json(json_module.dumps({"kinds": rows, "free_bytes": free}, indent=1))
+        print_json({"kinds": rows, "free_bytes": free})
         return 0
     print_rows(
         ("kind", "entries", "size"),
@@ -152,7 +151,7 @@ def clean(
             raise UnknownNameError("kind", name, set(FOLDERS.values()))
     done = list(clean_entries(root_of(cache_root), names, kind, unused_days, dry=dry_run))
     if json:
-        print_json(json_module.dumps([one.model_dump() for one in done], indent=1))
+        print_json(done)
         return 0
     for one in done:
         if one.kept is not None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import codecs
 import errno
+import json
 import os
 import re
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from skymark.model.errors import SkymarkError, UsageError
 
@@ -100,15 +102,23 @@ def print_plain(text: str, end: str = "\n") -> None:
     print(plain(text), end=end)
 
 
-def print_json(text: str) -> None:
-    """Print JSON on standard output.
+def print_json(value: object) -> None:
+    """Print JSON, or a value as JSON, on standard output.
 
     Control characters are escapes, and characters that the output's encoding may lack.
     """
     from skymark.report.text import escaped_json
 
+    text = value if isinstance(value, str) else json.dumps(value, indent=1, default=_as_json)
     encoding = codecs.lookup(sys.stdout.encoding or "utf-8").name
     print(escaped_json(text, ascii_only=encoding != "utf-8"))
+
+
+def _as_json(value: Any) -> object:
+    """Return a model, a dataclass or any other value as JSON has it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else str(value)
 
 
 class OutputError(SkymarkError):

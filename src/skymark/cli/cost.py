@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from skymark.cli.rented_options import (
     CostOptions,
     LimitOptions,
 )
-from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.cli.tables import Json, print_lines, print_rows
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
@@ -93,7 +92,7 @@ def cost(
     elif idle := idle_machines(split_of_machines(where.split, where.num_nodes), plan):
         notes.append(idle)
     if json:
-        print_json(json_module.dumps(as_json(quote), indent=1))
+        print_json(as_json(quote))
     elif format in {"md", "github"}:
         print_plain(as_markdown(quote, limits.max_cost, notes))
     else:
@@ -119,31 +118,32 @@ def how_to_share(plan: Plan, profile: str) -> str:
     )
 
 
-def as_json(quote: Quote) -> dict[str, object]:
-    """Return a quote with its derived figures."""
-    return {
-        **quote.model_dump(mode="json", exclude={"offers"}),
-        "billed": quote.billed.model_dump(),
-        "cost": quote.cost.model_dump(),
-        "offers": [
-            {**one.model_dump(mode="json"), "cost": quote.cost_of(one).model_dump()}
-            for one in quote.offers
-        ],
-    }
+def as_json(quote: Quote | None) -> dict[str, object] | None:
+    """Return a quote with its derived figures; None where there is none."""
+    return (
+        None
+        if quote is None
+        else {
+            **quote.model_dump(mode="json", exclude={"offers"}),
+            "billed": quote.billed,
+            "cost": quote.cost,
+            "offers": [
+                {**one.model_dump(mode="json"), "cost": quote.cost_of(one)} for one in quote.offers
+            ],
+        }
+    )
 
 
 def print_quote(quote: Quote, notes: Sequence[str] = ()) -> None:
     """Print what it costs at most, the machines, and what time and prices are made of."""
-    console = stdout_console()
-    console.print(_headline(quote), "", sep="\n", markup=False, highlight=False, soft_wrap=True)
+    print_lines([_headline(quote), ""])
     print_rows(HEADERS, _rows(quote))
-    for line in ("", *_parts(quote), *notes, *_notes(quote)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_lines(["", *_parts(quote), *notes, *_notes(quote)])
 
 
 def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence[str] = ()) -> str:
     """Return a quote as a comment for a pull request."""
-    from skymark.report.markdown import code_span, markdown
+    from skymark.report.markdown import code_span, markdown, markdown_table
 
     lines = [f"### What the benchmark would cost: {code_span(quote.profile)}", ""]
     if max_cost_usd is not None:
@@ -155,8 +155,11 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence
         except GateError as refusal:
             lines += [f"❌ Not started: {markdown(str(refusal))}.", ""]
     lines += [markdown(_headline(quote)), ""]
-    lines += [_markdown_row(HEADERS), _markdown_row(["---"] * len(HEADERS))]
-    lines += [_markdown_row(row) for row in _rows(quote)]
+    lines += markdown_table(
+        [markdown(heading) for heading in HEADERS],
+        [[markdown(cell) for cell in row] for row in _rows(quote)],
+        len(HEADERS),
+    )
     for line in (*_parts(quote), *notes, *_notes(quote)):
         lines += ["", markdown(line)]
     return "\n".join(lines)
@@ -286,9 +289,3 @@ def _notes(quote: Quote) -> list[str]:
     if any(one.price_from == "own" for one in quote.offers):
         notes.append("“own”: a cluster of your own, whose price SkyPilot does not know.")
     return [*notes, *(f"No prices from {problem}" for problem in quote.problems)]
-
-
-def _markdown_row(cells: tuple[str, ...] | list[str]) -> str:
-    from skymark.report.markdown import markdown
-
-    return f"| {' | '.join(markdown(cell) for cell in cells)} |"

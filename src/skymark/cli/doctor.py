@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json, say
 from skymark.cli.parameters import Env, Several
-from skymark.cli.tables import print_rows, stdout_console
+from skymark.cli.tables import print_lines, print_rows
 from skymark.execute.accelerator import python_of_accelerator, require_accelerator
 from skymark.execute.seen_devices import copy_rates
 from skymark.machine.cgroup import room_here
@@ -92,7 +91,7 @@ def _doctor_of_clouds(*, json: bool) -> int:
     found = check_up(os.environ)
     if json:
         state = {**found.model_dump(mode="json"), "all_well": found.all_well}
-        print_json(json_module.dumps(state, indent=1))
+        print_json(state)
     else:
         print_checkup(found)
     return 0 if found.all_well else 1
@@ -100,7 +99,6 @@ def _doctor_of_clouds(*, json: bool) -> int:
 
 def print_checkup(found: Checkup) -> None:
     """Print the state of providers and machines, and what to do about it."""
-    console = stdout_console()
     print_rows(("provider", "state"), [(one.name, one.state.value) for one in found.providers])
     lines = [
         *(line for one in found.providers for line in _needs(one)),
@@ -113,8 +111,7 @@ def print_checkup(found: Checkup) -> None:
         lines.append("machines can be hired: skymark cost PROFILE says what they cost")
     elif not found.problems and not any(one.state == "enabled" for one in found.providers):
         lines.append("! nothing can be hired: no provider has credentials that work")
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_lines(lines)
 
 
 def _needs(provider: Provider) -> list[str]:
@@ -177,17 +174,15 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
     found = () if noise is None else detections(noise.rounds_s, ROUND_S)
     if json:
         state = {
-            "machine": machine.model_dump(mode="json"),
-            "nvidia": driver.model_dump(mode="json"),
-            "copies": {
-                number: [one.model_dump() for one in rates] for number, rates in copies.items()
-            },
-            "noise": None if noise is None else noise.model_dump(mode="json"),
-            "detectable": [one.model_dump(mode="json") for one in found],
-            "warnings": [warning.model_dump() for warning in warnings],
+            "machine": machine,
+            "nvidia": driver,
+            "copies": copies,
+            "noise": noise,
+            "detectable": found,
+            "warnings": warnings,
             "self_tests": self_tests,
         }
-        print_json(json_module.dumps(state, indent=1))
+        print_json(state)
         return 0
     hardware = machine.hardware
     print_rows(
@@ -211,19 +206,11 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
             ),
         ],
     )
-    console = stdout_console()
     if found:
-        console.print()
+        print_lines([""])
         print_rows(("change", "shown in", "measuring"), detection_rows(found))
-        console.print(
-            f"with 80 % probability, in rounds of {ROUND_S:g} s, by this machine's noise alone: "
-            "that of a library comes on top\n",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-    for warning in warnings:
-        console.print(f"! {warning.message}: {warning.action}", markup=False, soft_wrap=True)
-    if not warnings:
-        console.print("nothing was found that would disturb a measurement")
+        noise_alone = f"in rounds of {ROUND_S:g} s, by this machine's noise alone"
+        print_lines([f"with 80 % probability, {noise_alone}: that of a library comes on top\n"])
+    told = [f"! {warning.message}: {warning.action}" for warning in warnings]
+    print_lines(told or ["nothing was found that would disturb a measurement"])
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -175,7 +174,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         left = [one for one in ended if isinstance(one, cloud.Left)]
         _say_how_to_follow(left, home)
         if json:
-            print_json(json_module.dumps([end_json(one) for one in left], indent=1))
+            print_json([end_json(one) for one in left])
         return 0
     over = [one for one in ended if not isinstance(one, cloud.Left)]
     if grid:
@@ -235,5 +234,5 @@ def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool, json: bool
     if json:
         ended = None if detach else all_well
         rows = {"machine": cluster, "jobs": [one.number for one in queued], "all_well": ended}
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
     return 0 if all_well else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -95,7 +94,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     if not isinstance(ended, cloud.Quoted):
         return show_end(ended, home, json=json)
     if json and ended.quote is not None:
-        print_json(json_module.dumps(as_json(ended.quote), indent=1))
+        print_json(as_json(ended.quote))
     return 0
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import json as json_module
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -66,7 +64,7 @@ def listing(
     chosen = suite_named(load_profile(profile).suite if suite is None else suite)
     rows = _rows(what, [chosen] if of_suite else suites())
     if json:
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
         return 0
     shown = [(str(next(iter(row.values()))), _title(row), _text(row.get("venv"))) for row in rows]
     headings = (what, "title", *(("venv",) if what == "adapters" else ()))
@@ -82,7 +80,7 @@ def _list_kinds(*, json: bool) -> None:
     """Print the kinds of things, each with its meaning."""
     if json:
         rows = [{"kind": kind, "meaning": meaning} for kind, meaning in KINDS.items()]
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
         return
     print_rows(("kind", "meaning"), KINDS.items())
     note("list one kind: skymark list KIND")
@@ -107,7 +105,7 @@ def show(
     if name not in known:
         raise UnknownNameError("name", name, known)
     if json:
-        print_json(json_module.dumps([row for _, row in known[name]], indent=1))
+        print_json([row for _, row in known[name]])
         return 0
     for of_kind, row in known[name]:
         shown = {of_kind.removesuffix("s"): name, **dict(list(row.items())[1:])}
@@ -257,5 +255,5 @@ def schema(name: Annotated[Name, Parameter(help="The thing to describe.")], /) -
       skymark schema record
       skymark schema comparison
     """
-    print_json(json.dumps(schema_of(name), indent=1))
+    print_json(schema_of(name))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 import time
 from collections.abc import Sequence
@@ -49,8 +48,7 @@ def status(
             "`skymark down` ends them"
         )
     if json:
-        listed = [machine.model_dump(mode="json") for machine in known.machines]
-        print_json(json_module.dumps(listed, indent=1))
+        print_json(known.machines)
     elif not known.machines:
         none = "no machine is running" if known.fault is None else "no machine is known here"
         print_plain(none)
@@ -151,7 +149,7 @@ def down(
             ended.append({"machine": name, "proved_gone": False, "fault": str(error)})
             say(str(error))
     if json:
-        print_json(json_module.dumps(ended, indent=1))
+        print_json(ended)
     return max((fault.exit_code for fault in faults), default=0)
 
 
@@ -193,7 +191,7 @@ def collect(
     if json:
         from skymark.cli.rented_ends import retrieved_json
 
-        print_json(json_module.dumps(retrieved_json(retrieved), indent=1))
+        print_json(retrieved_json(retrieved))
     return 0 if results is not None and results.whole and not retrieved.problems else 1
 
 
@@ -229,7 +227,7 @@ def queue(
     while True:
         listed = cloud.queued_jobs(cluster, skip_finished=skip_finished)
         if json:
-            print_json(json_module.dumps([job.model_dump(mode="json") for job in listed], indent=1))
+            print_json(listed)
             return 0
         if watch:
             stdout_console().clear()
@@ -329,7 +327,7 @@ def cancel(
         raise UsageError(f"name jobs, or give --all; `skymark queue {cluster}` shows them")
     cancelled = cloud.cancel(cluster, jobs, all=all)
     if json:
-        print_json(json_module.dumps([job.model_dump(mode="json") for job in cancelled], indent=1))
+        print_json(cancelled)
         return 0
     for job in cancelled:
         if job.is_going_on:

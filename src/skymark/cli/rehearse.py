@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
 import os
 import sys
 from pathlib import Path
@@ -99,7 +98,7 @@ def rehearse(
         log=sys.stderr if json else None,
     )
     if json:
-        print_json(json_module.dumps(dataclasses.asdict(outcome), indent=1))
+        print_json(outcome)
     else:
         print_plain("\n".join(outcome.lines()))
     return outcome.exit_code

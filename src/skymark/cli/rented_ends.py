@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +24,7 @@ def retrieved_json(retrieved: Retrieved) -> dict[str, object]:
         "run_id": finished.run.run_id,
         "machine": finished.run.name,
         "interrupted": finished.interrupted,
-        "results": None if results is None else results.model_dump(mode="json"),
+        "results": results,
         "whole": results is not None and results.whole,
         "problems": [*finished.problems, *retrieved.problems],
     }
@@ -42,9 +41,8 @@ def end_json(ended: Ended | Kept | Left) -> dict[str, object]:
     if isinstance(ended, Kept):
         price = {"hourly_price_usd": ended.hourly_price_usd, "idle_minutes": ended.idle_minutes}
         return {"end": "kept", **told, **price}
-    bill = None if ended.bill is None else ended.bill.model_dump(mode="json")
     gone = ended.gone_after_s is not None or ended.retrieved.gone
-    return {"end": "ended", **told, "machine_gone": gone, "bill": bill}
+    return {"end": "ended", **told, "machine_gone": gone, "bill": ended.bill}
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def show_end(ended: Ended | Kept | Left, output: Path, *, json: bool = False) ->
     with results_alone(json=json):
         status = _show_end(ended, output)
     if json:
-        print_json(json_module.dumps(end_json(ended), indent=1))
+        print_json(end_json(ended))
     return status
 
 
@@ -109,7 +107,7 @@ def show_grid(ended: Mapping[str, Ended | Kept], output: Path, *, json: bool = F
         status = _show_grid(ended, output)
     if json:
         points = {point: end_json(over) for point, over in ended.items()}
-        print_json(json_module.dumps(points, indent=1))
+        print_json(points)
     return status
 
 

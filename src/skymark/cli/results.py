@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -256,7 +255,7 @@ def _print_written(paths: Sequence[Path], *, json: bool, left_out: int = 0) -> N
     """Print the files of an export, and the number of cells that have no record in them."""
     if json:
         files = [str(path) for path in paths]
-        print_json(json_module.dumps({"files": files, "cells_left_out": left_out}, indent=1))
+        print_json({"files": files, "cells_left_out": left_out})
         return
     for path in paths:
         print_plain(str(path))
@@ -334,7 +333,7 @@ def _store(directory: Path, address: str, wait_s: float, *, json: bool) -> int:
     say_what_was_stored([stored], directory)
     if json:
         rows = {**asdict(stored), "not_sent": damaged}
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
     if damaged:
         say(_not_sent(damaged, directory))
     return 0 if stored.ok and not damaged else 1
@@ -431,7 +430,7 @@ def site(
         note(f"left out: {problem}")
     if json:
         rows = {**asdict(written), "index": str(written.index)}
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
     else:
         note(f"runs: {written.runs}, histories: {written.histories}; open in a browser:")
         print_plain(str(written.index))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 
@@ -92,8 +91,8 @@ def print_split(
     parts = worker_parts(split, items)
     requests = requests_of(split, total_cpus, total_memory_gb)
     if json:
-        why = reasons(split, items) if explain else None
-        print_json(_as_json(split, parts, requests, why))
+        why = {"reasons": reasons(split, items)} if explain else {}
+        print_json({**_as_json(split, parts, requests), **why})
         return
     asked = {one.type.name: one for one in requests}
     print_rows(
@@ -161,34 +160,23 @@ def _row(one: WorkerPart, split: Split, asked: ResourceRequest) -> tuple[str, ..
 
 
 def _as_json(
-    split: Split,
-    parts: Sequence[WorkerPart],
-    requests: Sequence[ResourceRequest],
-    why: Sequence[str] | None,
-) -> str:
-    found: dict[str, object] = {
+    split: Split, parts: Sequence[WorkerPart], requests: Sequence[ResourceRequest]
+) -> dict[str, object]:
+    return {
         "split": split.text,
         "types": [
-            {
-                "name": one.type.name,
-                "count": one.type.count,
-                "completions": one.type.completions,
-                "at_once": one.type.at_once,
-                "cpus": one.cpus,
-                "memory_gb": one.memory_gb,
-            }
+            {**one.type.model_dump(), "cpus": one.cpus, "memory_gb": one.memory_gb}
             for one in requests
         ],
         "workers": [
             {
                 "rank": one.number,
                 **one.part.place.model_dump(),
-                "items": list(one.part.items),
-                "shard_keys": list(one.keys),
+                "items": one.part.items,
+                "shard_keys": one.keys,
                 "cells": one.cells,
                 "round_s": one.expected_s,
             }
             for one in parts
         ],
     }
-    return json.dumps(found if why is None else {**found, "reasons": list(why)}, indent=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 from collections.abc import Iterable
 from contextlib import closing
@@ -90,7 +89,7 @@ def fetch(
             "problems": list(run.problems),
             "differing": list(differing),
         }
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(rows)
     else:
         left = f", {count_of(len(run.missing), 'planned cell')} without a record"
         records = count_of(len(run.records), "record")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json as json_module
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -219,7 +218,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             dry_run=dry_run,
         )
         if json:
-            print_json(json_module.dumps(_parts_json(parts), indent=1))
+            print_json(_parts_json(parts))
         return _say_what_is_on_its_way(parts)
     submitted = cloud.submit(
         wanted,
@@ -235,14 +234,10 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         dry_run=dry_run,
     )
     if json:
-        print_json(json_module.dumps(_slots_json(submitted), indent=1))
+        print_json(_slots_json(submitted))
     if not isinstance(submitted, cloud.Quoted):
         _say_what_is_queued(submitted)
     return 0
-
-
-def _quote_json(quoted: Quoted) -> dict[str, object] | None:
-    return None if quoted.quote is None else as_json(quoted.quote)
 
 
 def _slots_json(submitted: Submitted | Quoted) -> dict[str, object]:
@@ -252,7 +247,7 @@ def _slots_json(submitted: Submitted | Quoted) -> dict[str, object]:
     run = submitted.run
     told: dict[str, object] = {"run_id": run.run_id, "machine": run.name, "stores": run.stores}
     if isinstance(submitted, Quoted):
-        return {**told, "quote": _quote_json(submitted)}
+        return {**told, "quote": as_json(submitted.quote)}
     return {**told, "jobs": [job.number for job in submitted.jobs]}
 
 
@@ -263,7 +258,7 @@ def _parts_json(parts: SubmittedParts | Quoted | None) -> dict[str, object]:
     if parts is None:
         return {"jobs": []}
     if isinstance(parts, Quoted):
-        return {"run_id": parts.run.run_id, "quote": _quote_json(parts)}
+        return {"run_id": parts.run.run_id, "quote": as_json(parts.quote)}
     return {
         "run_id": parts.run.run_id,
         "jobs": [one.name for one in parts.going],

@@ -34,6 +34,13 @@ def stdout_console() -> Console:
     return console if console.is_terminal else PlainConsole(width=PIPED_WIDTH)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines on standard output, each unbroken and without colours."""
+    console = stdout_console()
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a plain table on standard output."""
     # A name that is cut short is none.
@@ -64,8 +71,7 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
         ("scenario", "adapters", "not run"),
         ((label, " ".join(runs), "; ".join(refused)) for label, (runs, refused) in rows.items()),
     )
-    for sentence in plan.sentences:
-        stdout_console().print(f"\n{sentence}", highlight=False, markup=False, soft_wrap=True)
+    print_lines(f"\n{sentence}" for sentence in plan.sentences)
     rounds = (
         f"{effort.min_rounds}"
         if effort.min_rounds == effort.max_rounds
@@ -83,12 +89,9 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
         takes = f"at most {duration(plan.allotment.time_s)} (goal {plan.allotment.goal})"
     left_out = len(plan.cells) - len(plan.runnable)
     cells = f"{count_of(len(plan.runnable), 'cell')} of {count_of(len(adapters), 'adapter')}"
-    stdout_console().print(
-        f"\n{cells} to measure{f', {left_out} left out' if left_out else ''}; "
-        f"{rounds} {each} (effort {effort.name}); {takes}, once venvs and data are made",
-        highlight=False,
-        soft_wrap=True,
-    )
+    beside = f", {left_out} left out" if left_out else ""
+    made = f"(effort {effort.name}); {takes}, once venvs and data are made"
+    print_lines([f"\n{cells} to measure{beside}; {rounds} {each} {made}"])
     if warning := short_time(plan, time):
         note(warning)
     note_shortages(plan)

@@ -30,7 +30,7 @@ from skymark.cli.parameters import (
     Env,
     Several,
 )
-from skymark.cli.tables import Json, print_rows, stdout_console
+from skymark.cli.tables import Json, print_lines, print_rows
 from skymark.execute.planner import load_profile
 from skymark.execute.project_file import results_directory
 from skymark.execute.tune import tuning_of
@@ -242,7 +242,7 @@ def _with_step(work: Work) -> tuple[Work, float | None]:
 
 def _show(choice: Choice) -> None:
     """Print the candidates, the reason of the choice, and how to measure it again."""
-    _print_lines([*choice.sentences, ""])
+    print_lines([*choice.sentences, ""])
     print_rows(choice.headings(), choice.rows())
     lines = ["", *choice.reason()[len(choice.sentences) :]]
     if choice.command:
@@ -250,7 +250,7 @@ def _show(choice: Choice) -> None:
         paste = ["", "in your program:", f"  {choice.code}"] if choice.code else []
         again = f"to measure it again: {shlex.join(choice.command)}"
         lines += ["", f"settings: {settings}", *paste, "", again]
-    _print_lines(lines)
+    print_lines(lines)
     if choice.machines:
         _show_machines(choice.tuned.order, choice.machines)
 
@@ -258,19 +258,14 @@ def _show(choice: Choice) -> None:
 def _show_machines(order: TuningOrder, machines: Sequence[MeasuredMachine]) -> None:
     from skymark.report.tuning import HEADINGS, cheapest, machine_row
 
-    _print_lines([""])
+    print_lines([""])
     headings = (*HEADINGS, order.goal.heading, order.rate.heading)
     print_rows(headings, (machine_row(one, order) for one in machines))
     best = cheapest(machines)
-    _print_lines(
+    print_lines(
         [
             "no machine of a known price suffices"
             if best is None
             else f"cheapest machine that suffices: {best.name}, {best.hourly_price_usd:.2f} USD/h"
         ]
     )
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    for line in lines:
-        stdout_console().print(line, markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -52,17 +51,8 @@ def list_venvs(
     if env == "current":
         return _list_current(names, json=json)
     built = [one for one in Venvs(cache_directory()).built() if not names or one.name in names]
-    rows = [
-        {
-            "name": one.name,
-            "target": one.target,
-            "size_bytes": one.size_bytes,
-            "directory": str(one.directory),
-        }
-        for one in built
-    ]
     if json:
-        print_json(json_module.dumps(rows, indent=1))
+        print_json(built)
     else:
         print_rows(
             ("name", "for", "size", "directory"),
@@ -78,17 +68,8 @@ def _list_current(names: tuple[str, ...], *, json: bool) -> int:
     target = target_of("gpu" if has_driver("gpu") else "cpu")
     found = adapters_here(venvs_named(names, suites(), target))
     line = install_line(found)
-    rows = [
-        {
-            "adapter": one.adapter,
-            "library": one.library,
-            "version": one.version,
-            "missing": [str(need) for need in one.missing],
-        }
-        for one in found
-    ]
     if json:
-        print_json(json_module.dumps({"adapters": rows, "install": line}, indent=1))
+        print_json({"adapters": found, "install": line})
         return 0
     print_rows(
         ("adapter", "library", "version", "missing"),
@@ -146,7 +127,7 @@ def build(
             failed[name] = str(error)
             say(f"{error}\n{error.log_tail}")
     if json:
-        print_json(json_module.dumps({"built": built, "failed": failed}, indent=1))
+        print_json({"built": built, "failed": failed})
     return 1 if failed else 0
 
 
@@ -183,7 +164,7 @@ def cloud(*, json: Json = False) -> int:
     note("the venv of SkyPilot is there; checking it" if is_there else "making SkyPilot's venv")
     venv = make_cloud_venv()
     if json:
-        print_json(json_module.dumps({"directory": str(venv)}, indent=1))
+        print_json({"directory": str(venv)})
     else:
         print_plain(f"cloud: {venv}")
     return 0
@@ -211,8 +192,7 @@ def clean(
         for one in chosen:
             removed += venvs.clean(one)
     if json:
-        rows = [{"name": one.name, "directory": str(one.directory)} for one in removed]
-        print_json(json_module.dumps(rows, indent=1))
+        print_json([{"name": one.name, "directory": one.directory} for one in removed])
     else:
         for built in removed:
             print_plain(f"removed {built.name}: {built.directory}")

@@ -5,7 +5,6 @@ How good are these CLIP models? clip run
 
 from __future__ import annotations
 
-import json as json_module
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -158,7 +157,7 @@ def plan(  # its parameters are the options of a command
         return 0
     shares = shares_of(planned)
     if json:
-        print_json(json_module.dumps(as_json(planned, shares, price, pairs=pairs), indent=1))
+        print_json(as_json(planned, shares, price, pairs=pairs))
     else:
         print_plain("\n".join(pair_lines(planned) if pairs else share_lines(shares, price)))
     for text in planned.sentences:
@@ -227,7 +226,7 @@ def status(
     wanted = {State(name.replace("-", " ")) for name in only}
     chosen = [one for one in states if not wanted or one.state in wanted]
     if json:
-        print_json(json_module.dumps([_state(one) for one in chosen], indent=1))
+        print_json([_state(one) for one in chosen])
     elif wanted:
         rows = [[one.state.value, one.cell.adapter, one.cell.label, one.message] for one in chosen]
         print_plain("\n".join(aligned(rows)) if rows else "none")
@@ -346,7 +345,7 @@ def table(
         raise UsageError(f"a CSV file has one table; choose one of {names} with --sheet")
     text = "\n".join(texts)
     if json:
-        print_json(json_module.dumps(tables, indent=1))
+        print_json(tables)
         return 0
     return _print_or_write(text, output)
 
