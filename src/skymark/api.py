@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from skymark.execute.planner import load_profile, planned, read_plan, words_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skymark.report.compare import Across
     from skymark.report.results import Comparison, Run
     from skymark.report.tuning import Choice
-    from skymark.suite.contract import Ceilings
+    from skymark.suite.contract import Ceiling, Tuning
 
     Observers = Callable[[float], AbstractContextManager[Observer]]
     """Makes an observer, given the expected seconds of the work."""
@@ -218,16 +218,21 @@ def tune(
         RunDirectoryError: the directory holds something else, or cannot be written.
         StorageFullError: the disk is full; the records so far are whole.
     """
-    from skymark.cache.location import cache_directory
     from skymark.execute.measurer import SilentObserver
     from skymark.execute.session import run as carry_out
     from skymark.execute.sweeps import Sweeps
-    from skymark.execute.tune import Candidates, StepMeasurement, TuningOrder, measure_rungs
+    from skymark.execute.tune import (
+        Candidates,
+        Rung,
+        StepMeasurement,
+        Tuned,
+        TuningOrder,
+        measure_rungs,
+    )
     from skymark.machine.disk import usable_cores
     from skymark.machine.measuring_lock import measuring
     from skymark.plain_files import explained, write_whole
-    from skymark.references import load_object
-    from skymark.report.tuning import OUTCOME, Choice, machines_of, runs_in
+    from skymark.report.tuning import LOG, OUTCOME, Choice, log_of, machines_of, runs_in
 
     place = results or Results()
     work = _work_of_tune(work)
@@ -257,25 +262,46 @@ def tune(
     same = (tuning.step, tuning.batch)
     machines = machines_of(runs_in(runs), wanted.cells[0].cell, suite, order, same)
 
-    def run_rung(plan: Plan, rung: Path) -> Sequence[Record]:
+    def run_rung(plan: Plan, rung: Path) -> Rung:
+        expected_s = expected_time(plan, history=place.directory).measuring.expected_s
         each = f"{count_of(plan.effort.min_rounds, 'round')} each"
-        return measured(plan, rung, f"{count_of(len(plan.runnable), 'candidate')}, {each}")
+        what = f"{count_of(len(plan.runnable), 'candidate')}, {each}"
+        return Rung(plan, rung, tuple(measured(plan, rung, what)), expected_s)
 
-    tuned = measure_rungs(wanted, efforts, order, path, run_rung, candidates.names)
+    def note_down(tuned: Tuned) -> None:
+        with explained(path / LOG):
+            write_whole(path / LOG, log_of(tuned).encode())
+
+    tuned = measure_rungs(wanted, efforts, order, path, run_rung, candidates.names, note_down)
     choice = Choice(tuned, tuple(machines))
     if (chosen := tuned.chosen) is not None:
-        measure: Ceilings = load_object(tuning.ceilings)
         with observed(0.0) as observer, measuring(announce=observer.stage):
-            observer.stage("measuring the limits of this machine")
-            ceilings = measure(chosen, cache_directory())
+            observer.stage("measuring what limits it on this machine")
+            ceilings, limits = _limits_of(tuning, chosen)
         again = candidates.again(chosen.cell)
         where = () if own_venvs else ("--env", "current")
-        command = ("skymark", "run", *words_of(again), *where)
-        code = suite.code_of(chosen)
-        choice = replace(choice, ceilings=tuple(ceilings), again=again, command=command, code=code)
+        choice = replace(
+            choice,
+            ceilings=tuple(ceilings),
+            limits=tuple(limits),
+            again=again,
+            command=("skymark", "run", *words_of(again), *where),
+            code=suite.code_of(chosen),
+        )
     with explained(path / OUTCOME):
         write_whole(path / OUTCOME, choice.to_json().encode())
     return choice
+
+
+def _limits_of(tuning: Tuning, chosen: Record) -> tuple[Sequence[Ceiling], Sequence[str]]:
+    """Return the machine's own rates, and lines on what limits a tune's choice."""
+    from skymark.cache.location import cache_directory
+    from skymark.references import load_object
+
+    def by(reference: str | None) -> Sequence[Any]:
+        return load_object(reference)(chosen, cache_directory()) if reference else ()
+
+    return by(tuning.ceilings), by(tuning.limits)
 
 
 def _work_of_tune(work: Work) -> Work:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json as json_module
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,8 @@ from skymark.execute.project_file import results_directory
 from skymark.execute.tune import tuning_of
 from skymark.model.errors import UsageError
 from skymark.model.option import read_value
-from skymark.model.requests import Results, Work
+from skymark.model.requests import DEFAULT_PROFILE, Results, Work
+from skymark.plain_files import read_regular
 from skymark.suite.registry import suite_named, suites
 
 if TYPE_CHECKING:
@@ -59,6 +61,11 @@ if TYPE_CHECKING:
     TunableOptions = dict[str, Any]
 else:
     TunableOptions = typed_options(_tunable())
+OWN_PROFILE = "own"
+"""The profile for a loader of the user's own."""
+WATCHED = "verdict.json"
+"""File of a watch's directory."""
+LARGEST_VERDICT_BYTES = 1 << 24
 Hidden = Annotated[None, Parameter(parse=False)]
 
 
@@ -80,7 +87,12 @@ DEFAULT_OPTIONS = TuneOptions()
 def tune(  # noqa: PLR0913  # its parameters are the options of a command
     data: Annotated[
         str | None,
-        Parameter(name="DATA", group=WHAT, help="Your data, as --data takes it."),
+        Parameter(
+            name="DATA",
+            group=WHAT,
+            help="Your data, as --data takes it, or your own loader: FILE.py:NAME, a function that "
+            "returns one.",
+        ),
     ] = None,
     /,
     options: TuneOptions = DEFAULT_OPTIONS,
@@ -92,6 +104,14 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             group=WHAT,
             help="Milliseconds that your GPU computes per batch. Without it and without --step "
             "the command asks.",
+        ),
+    ] = None,
+    watch: Annotated[
+        Path | None,
+        DIRECTORY,
+        Parameter(
+            group=WHAT,
+            help="In place of --step-ms: what `skymark watch --output DIR` saw of your loop.",
         ),
     ] = None,
     batch: Annotated[
@@ -108,10 +128,13 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         tuple[str, ...],
         Several,
         Parameter(
+            name=("--grid", "--try"),
             group=HOW,
             metavar="NAME=VALUE,VALUE...",
             help="Values to try for a setting of `skymark run --set`, such as workers=2,4,8, in "
-            "place of the usual ones. A setting with one value, such as --workers 4, stays.",
+            "place of the usual ones. For your own loader: values of a parameter, such as "
+            "decode=pillow,turbo; its other parameters are tried, too. A setting with one value, "
+            "such as --workers 4, stays.",
         ),
     ] = (),
     effort: Annotated[
@@ -158,25 +181,29 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     """Find the loader and settings that feed a GPU with the least CPU.
 
     Measures many candidates for a moment, the best third for longer, and so on, and checks that
-    all did the same work. The candidate that keeps the GPU busy with the least CPU time wins; if
-    no candidate does, the fastest wins, and you see the machine's limit. After Ctrl-C the same
-    command with --resume continues.
+    all did the same work (not for your own loader). The candidate that keeps the GPU busy with the
+    least CPU time wins; if no candidate does, the fastest wins, and you see the machine's limit.
+    After Ctrl-C the same command with --resume continues.
 
     Examples:
       skymark tune ./photos --step-ms 85 --batch 256
-      skymark tune --scenarios CV-1 --step resnet50
+      skymark tune train.py:make_loader --step-ms 120
 
     Exit status: 0 a candidate reaches the target; 1 none does; 2 nothing was started; 130
     interrupted.
     """
     from skymark.cli.progress import ProgressObserver
-    from skymark.report.tuning import OUTCOME
+    from skymark.report.tuning import LOG, OUTCOME
 
     axes = {name: [read_value(one) for one in values] for name, values in axes_of(grid).items()}
     results = Results(directory=results_directory(), output=output, resume=resume)
+    if data is not None and is_loader(data):
+        options, data = _of_own_loader(options, data), None
     path = tune_directory(options.profile, results)
     declaration = suite_named(load_profile(options.profile).suite).declaration
     work = _on_data(options.work(), data).changed(effort=effort)
+    if watch is not None:
+        step_ms = _seen_step_ms(watch, step_ms)
     if step_ms is None:
         work, step_ms = _with_step(work)
     end_when_told()
@@ -205,8 +232,50 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
         print_json(choice.to_json())
     else:
         _show(choice)
-    note(f"outcome in {path / OUTCOME}; each rung is a run: skymark report {path}/rung-1")
+    note(f"outcome in {path / OUTCOME}, what was tried in {path / LOG}")
+    note(f"each stage is a run: skymark report {path}/rung-1")
     return 0 if choice.reaches else 1
+
+
+def is_loader(text: str) -> bool:
+    """Whether a text names a function of a Python file."""
+    file, colon, function = text.rpartition(":")
+    return bool(colon and function) and file.endswith(".py")
+
+
+def _of_own_loader(options: TuneOptions, reference: str) -> TuneOptions:
+    """Return options for a loader of the user's own.
+
+    Raises:
+        UsageError: they name another profile, or loaders.
+    """
+    if options.profile not in {DEFAULT_PROFILE, OWN_PROFILE} or options.adapters:
+        raise UsageError(
+            f"{reference} is the loader to tune; leave out --profile and --adapters, which name "
+            "others"
+        )
+    return replace(options, profile=OWN_PROFILE, adapters=(reference,))
+
+
+def _seen_step_ms(directory: Path, step_ms: float | None) -> float:
+    """Return the milliseconds of a step that a watch saw.
+
+    Raises:
+        UsageError: a step is given, too, or the directory has no verdict of a watch.
+    """
+    if step_ms is not None:
+        raise UsageError("--step-ms and --watch both name a step; leave one of them out")
+    path = directory / WATCHED
+    try:
+        verdict = json_module.loads(read_regular(path, largest=LARGEST_VERDICT_BYTES))
+        step_s = 1 / float(verdict["batches_per_s_if_data_were_free"])
+    except (OSError, ValueError, TypeError, KeyError, ZeroDivisionError) as error:
+        raise UsageError(
+            f"{directory} has no verdict of a watch ({error}); make one with `skymark watch "
+            f"--output {directory} -- python train.py`"
+        ) from error
+    note(f"a step takes {1000 * step_s:.3g} ms, as seen in {directory}")
+    return 1000 * step_s
 
 
 def _on_data(work: Work, data: str | None) -> Work:
@@ -218,6 +287,8 @@ def _on_data(work: Work, data: str | None) -> Work:
     if data is None:
         return work
     name = tuning_of(work).data
+    if name is None:
+        raise UsageError(f"the profile {work.profile} reads no data; leave {data} out")
     if name in work.options or name in work.settings:
         raise UsageError(f"{data} and --data both name data; leave one of them out")
     return work.changed(settings={**work.settings, name: data})
@@ -229,15 +300,19 @@ def _with_step(work: Work) -> tuple[Work, float | None]:
     Returns:
         The request, with the name of a network that was answered; the milliseconds, if those were.
     """
-    setting = tuning_of(work).network
-    if setting in work.settings or not sys.stdin.isatty():
+    step = tuning_of(work).measured_step
+    is_given = step is not None and step.network in work.settings
+    if is_given or not sys.stdin.isatty():
         return work, None  # without a step, `skymark.tune` says what to give
     say("How many milliseconds does your GPU compute per batch?")
-    answer = input("Or name a network to measure here [resnet50]: ").strip() or "resnet50"
+    or_network = "Or name a network to measure here [resnet50]: " if step is not None else ""
+    answer = input(or_network).strip() or ("resnet50" if step is not None else "")
     try:
         return work, float(answer)
     except ValueError:
-        return work.changed(settings={**work.settings, setting: answer}), None
+        if step is None:
+            raise UsageError(f"{answer!r} is no number of milliseconds") from None
+        return work.changed(settings={**work.settings, step.network: answer}), None
 
 
 def _show(choice: Choice) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell, Record, Setting, Status
 from skymark.model.requests import Work
 from skymark.statistics.difference import is_shown
-from skymark.suite.contract import Suite, Tuning
+from skymark.suite.contract import MeasuredStep, Suite, Tuning
 from skymark.suite.registry import suite_named
 
 Order = tuple[float, ...]
@@ -48,14 +47,15 @@ class TuningOrder:
     def of(cls, tuning: Tuning, declaration: Declaration, target: float) -> TuningOrder:
         """Return the rule of a suite's declaration."""
         stand_in = declaration.stand_in_metric
+        goal = tuning.stand_in_goal
         return cls(
             goal=declaration.metric(tuning.goal),
             cost=declaration.metric(tuning.cost),
             rate=declaration.primary_metric,
             target=target,
             stand_ins=None
-            if stand_in is None
-            else (declaration.metric(tuning.stand_in_goal), stand_in),
+            if stand_in is None or goal is None
+            else (declaration.metric(goal), stand_in),
         )
 
     def among(self, records: Iterable[Record]) -> TuningOrder:
@@ -109,10 +109,6 @@ class TuningOrder:
         return None if figure is None else figure.value
 
 
-RunRung = Callable[[Plan, Path], Sequence[Record]]
-"""Carries out the plan of a rung into a directory, or goes on with it; returns its records."""
-
-
 @dataclass(frozen=True)
 class Rung:
     """One rung that was measured."""
@@ -120,6 +116,12 @@ class Rung:
     plan: Plan
     directory: Path
     records: tuple[Record, ...]
+    expected_s: float = 0.0
+    """Time that it was expected to take."""
+
+
+RunRung = Callable[[Plan, Path], Rung]
+"""Carries out the plan of a rung into a directory, or goes on with it."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ class Candidates:
             work: the common request of all candidates.
             step_ms: milliseconds of the accelerator's computation per batch.
             batch: elements of a batch; None for the scenario's default.
-            grid: the values to try of each setting, in place of the suite's own points.
+            grid: the user's own values to try of each setting.
             cores: cores of this machine, an upper limit of the suite's own points.
 
         Raises:
@@ -210,7 +212,7 @@ class Candidates:
             raise UsageError(
                 "a tune gives each candidate its rounds; leave out --rounds, --time and --goal"
             )
-        if tuning.network in work.settings:
+        if tuning.measured_step is not None and tuning.measured_step.network in work.settings:
             raise UsageError("--step names a network, and --step-ms its time; give one of them")
         own = {"--step-ms": tuning.step, **({} if batch is None else {"--batch": tuning.batch})}
         for option, name in own.items():
@@ -223,14 +225,7 @@ class Candidates:
         shared = work.changed(
             scenarios=work.scenarios or (tuning.scenario,), settings={**work.settings, **step}
         )
-        if grid:
-            values = itertools.product(*grid.values())
-            points = [dict(zip(grid, one, strict=True)) for one in values]
-        else:
-            points = [
-                {name: value for name, value in one.items() if name not in work.settings}
-                for one in tuning.points(cores)
-            ]
+        points = tuning.points(shared, grid or {}, cores)
         different = [one for place, one in enumerate(points) if one not in points[:place]]
         requests = (shared.changed(settings={**shared.settings, **one}) for one in different)
         return cls(suite, tuning, tuple(zip(different, requests, strict=True)))
@@ -263,7 +258,7 @@ class StepMeasurement:
     """The measurement of a training step that a request names instead of its time."""
 
     work: Work
-    tuning: Tuning
+    step: MeasuredStep
     plan: Plan
     """One cell, of the library whose batches the step consumes."""
 
@@ -279,30 +274,36 @@ class StepMeasurement:
             UsageError: it names no step, or its step cannot be measured.
         """
         tuning = tuning_of(work)
-        if tuning.network not in work.settings:
+        step = tuning.measured_step
+        if step is None or step.network not in work.settings:
+            other = (
+                ", or a network to measure on this machine, such as --step resnet50"
+                if step is not None
+                else ", or what `skymark watch --output DIR` saw, with --watch DIR"
+            )
             raise UsageError(
-                "give the time that your accelerator computes per batch, such as --step-ms 120, or "
-                "a network to measure on this machine, such as --step resnet50"
+                "give the time that your accelerator computes per batch, such as --step-ms 120"
+                f"{other}"
             )
         sized = {} if batch is None else {tuning.batch: batch}
         alone = work.changed(
-            adapters=(tuning.step_adapter,),
+            adapters=(step.adapter,),
             scenarios=work.scenarios or (tuning.scenario,),
             settings={**work.settings, **sized},
             effort="check",
         )
         plan = planned(alone)[0]
-        return cls(work, tuning, plan.changed(cells=plan.cells[:1]))
+        return cls(work, step, plan.changed(cells=plan.cells[:1]))
 
     @property
     def network(self) -> str:
         """The name of the step."""
-        return str(self.work.settings[self.tuning.network])
+        return str(self.work.settings[self.step.network])
 
     @property
     def without_network(self) -> Work:
         """The request without the step's name, to be tuned for its time."""
-        settings = {k: v for k, v in self.work.settings.items() if k != self.tuning.network}
+        settings = {k: v for k, v in self.work.settings.items() if k != self.step.network}
         return self.work.changed(settings=settings)
 
     def milliseconds(self, record: Record) -> float:
@@ -311,7 +312,7 @@ class StepMeasurement:
         Raises:
             UsageError: it could not be measured.
         """
-        time_ns = record.metrics.get(self.tuning.step_metric)
+        time_ns = record.metrics.get(self.step.metric)
         if time_ns is None:
             why = record.status.value if record.cause is None else record.cause.message
             raise UsageError(
@@ -371,6 +372,7 @@ def measure_rungs(
     directory: Path,
     run: RunRung,
     names: Collection[str],
+    told: Callable[[Tuned], None] = lambda _: None,
 ) -> Tuned:
     """Measure candidates by successive halving: many with little time, the best third with more.
 
@@ -388,6 +390,7 @@ def measure_rungs(
         directory: parent of the rungs' run directories.
         run: measures a rung.
         names: names of the tuned settings.
+        told: gets the tune until now, after each rung.
     """
     by_id = {one.cell.id: one for one in candidates.cells}
     rungs: list[Rung] = []
@@ -397,10 +400,11 @@ def measure_rungs(
         ids = left[:size] if number else left
         cells = tuple(by_id[id] for id in ids)
         plan = candidates.model_copy(update={"cells": cells, "effort": effort})
-        path = directory / f"rung-{number + 1}"
-        records = tuple(run(plan, path))
-        rungs.append(Rung(plan, path, records))
+        rung = run(plan, directory / f"rung-{number + 1}")
+        records = rung.records
+        rungs.append(rung)
         order = order.among(records)
+        told(Tuned(order, tuple(rungs), frozenset(names)))
         places = {one.cell.id: order.place(one) for one in records}
         known = {id: place for id, place in places.items() if place is not None}
         left = sorted((id for id in ids if id in known), key=known.__getitem__)

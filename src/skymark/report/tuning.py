@@ -10,18 +10,22 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from skymark.execute.tune import Tuned, TuningOrder
+from skymark.execute.tune import Rung, Tuned, TuningOrder
 from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
 from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
-from skymark.report.text import MISSING, escaped_json, margin, noun_in, share, writer
+from skymark.model.sizes import count_of
+from skymark.report.markdown import markdown_table
+from skymark.report.text import MISSING, duration, escaped_json, margin, noun_in, share, writer
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.reader import Run, open_run
 from skymark.suite.contract import Ceiling, Suite
 
 OUTCOME = "tune.json"
 """The outcome's file, beside the directories of the rungs."""
+LOG = "tune.md"
+"""The file with what was tried, expected and seen."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,8 @@ class Choice:
     """Other kinds of machines with the best of each; sufficient machines come first."""
     ceilings: tuple[Ceiling, ...] = ()
     """Of the machine that it ran on."""
+    limits: tuple[str, ...] = ()
+    """Lines on what limits the chosen candidate; empty where nothing looked."""
     again: Work | None = None
     """The request that measures the chosen candidate alone; None where none was chosen."""
     command: tuple[str, ...] = ()
@@ -65,7 +71,7 @@ class Choice:
             noun_in(self.tuned.rungs[0].plan.suite),
             *self._settings(),
             *figures,
-            "rung",
+            "stage",
             "status",
         )
 
@@ -82,7 +88,8 @@ class Choice:
     def reason(self) -> tuple[str, ...]:
         """Return the verdict, and the limits of the machine beside it, in sentences."""
         chosen = self.tuned.chosen
-        return (*self.sentences, *(() if chosen is None else self._limits(chosen)))
+        limits = () if chosen is None else self._limits(chosen)
+        return (*self.sentences, *limits, *self.limits)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -90,7 +97,7 @@ class Choice:
         tuned, chosen, order = self.tuned, self.tuned.chosen, self.tuned.order
         if chosen is None:
             return ("No candidate could be measured; the table says why.",)
-        name, deciding = self._name(chosen), order.deciding(chosen)
+        name, deciding = self.name_of(chosen), order.deciding(chosen)
         busy, cost = order.value(chosen, order.goal), order.value(chosen, order.cost)
         if self.reaches:
             said = (
@@ -105,7 +112,7 @@ class Choice:
             )
         lines = [said]
         if tuned.rivals:
-            names = ", ".join(self._name(one) for one in tuned.rivals)
+            names = ", ".join(self.name_of(one) for one in tuned.rivals)
             lines.append(f"No difference of 5 % in {deciding.heading} is shown to {names}.")
         if order.is_by_stand_ins:
             lines.append(
@@ -198,9 +205,60 @@ class Choice:
         points = (self.tuned.point(one) for _, one in self.tuned.ranking)
         return list(dict.fromkeys(name for one in points for name in one))
 
-    def _name(self, record: Record) -> str:
+    def name_of(self, record: Record) -> str:
+        """Return a candidate's adapter and tuned settings in words."""
         point = self.tuned.point(record)
         return " ".join((record.cell.adapter, *(f"{k}={v}" for k, v in point.items())))
+
+
+def log_of(tuned: Tuned) -> str:
+    """Return, as Markdown, what each stage tried, expected and saw, and why candidates left.
+
+    Args:
+        tuned: the stages until now.
+    """
+    choice = Choice(tuned)
+    following = [*({one.cell.id for one in rung.plan.cells} for rung in tuned.rungs[1:]), None]
+    lines = ["# What the tune did", ""]
+    for number, rung in enumerate(tuned.rungs, 1):
+        rounds = count_of(rung.plan.effort.min_rounds, "round")
+        lines += [
+            f"## Stage {number}: {count_of(len(rung.plan.runnable), 'candidate')}, {rounds} each",
+            "",
+            f"Expected time: {duration(rung.expected_s)}. Records: {rung.directory.name}.",
+            "",
+            *markdown_table(
+                (noun_in(rung.plan.suite), *(one.heading for one in choice.metrics), "outcome"),
+                _log_rows(choice, rung, following[number - 1]),
+            ),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _log_rows(choice: Choice, rung: Rung, kept: set[str] | None) -> Iterator[tuple[str, ...]]:
+    """Yield a row per candidate of a stage, best first; `kept` are the ids of the next stage."""
+    order = choice.tuned.order
+    by_place = sorted(rung.records, key=lambda one: (order.place(one) is None, order.place(one)))
+    last = [one for one in by_place if kept and one.cell.id in kept][-1:]
+    for record in by_place:
+        if order.place(record) is None:
+            outcome = f"left out: {record.status.value}"
+            outcome += "" if record.cause is None else f", {record.cause.message.splitlines()[0]}"
+        elif kept is None:
+            outcome = "chosen" if record == choice.tuned.chosen else "in the last stage"
+        elif record.cell.id in kept:
+            outcome = "goes on"
+        else:
+            deciding = order.deciding(record) if order.reaches(last[0]) else order.rate
+            outcome = f"left out: {_against(record, last[0], deciding)}"
+        figures = (_figure(record, metric)[0] for metric in choice.metrics)
+        yield (choice.name_of(record), *figures, outcome)
+
+
+def _against(record: Record, other: Record, metric: Metric) -> str:
+    ours, theirs = (_figure(one, metric)[0] for one in (record, other))
+    return f"{ours} {metric.heading}, and the last that goes on has {theirs}"
 
 
 def _figure(record: Record, metric: Metric) -> tuple[str, str]:

@@ -32,6 +32,7 @@ from skymark.model.record import (
     StabilityWarning,
     Verification,
 )
+from skymark.model.requests import Work
 from skymark.model.venv import VenvSpec
 from skymark.statistics.interval import figures_of, is_precise_enough
 from skymark.statistics.stability import warnings_of
@@ -53,14 +54,32 @@ Ceilings = Callable[[Record, Path], Sequence[Ceiling]]
 """Measures the ceilings of a cell's work, given its record and the cache directory."""
 
 
+Limits = Callable[[Record, Path], Sequence[str]]
+"""Looks at a cell's work once more, and returns sentences on what limits it, given its record and
+the cache directory."""
+
+Grid = Mapping[str, Sequence[Setting]]
+"""Values to try, by setting."""
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A training step whose time a suite can measure."""
+
+    network: str
+    """The setting that names it."""
+    metric: str
+    """The metric that has its time, in nanoseconds."""
+    adapter: str
+    """The adapter whose batches it consumes."""
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Choice among settings: the least cost among settings that reach a goal."""
 
     goal: str
     """The metric that has to reach the target: a share, more is better."""
-    stand_in_goal: str
-    """The goal for candidates that lack it and are compared by the primary metric's stand-in."""
     cost: str
     """The metric to minimise once the goal is reached."""
     step: str
@@ -69,21 +88,22 @@ class Tuning:
     """The setting that holds the elements of a batch."""
     scenario: str
     """Scenario to tune if the user names none."""
-    points: Callable[[int], Sequence[Mapping[str, Setting]]]
-    """Returns the settings to try on a machine, given its number of cores."""
+    points: Callable[[Work, Grid, int], Sequence[Mapping[str, Setting]]]
+    """Returns the settings to try, given the request, the user's own values to try by setting, and
+    the machine's number of cores. A setting that the request has is not among them."""
     efforts: Callable[[float, str], Sequence[Effort]]
     """Returns the efforts of the stages, shortest first, given the milliseconds of a step and the
     name of one of the suite's efforts."""
-    ceilings: str
-    """``module:function`` of `Ceilings`."""
-    data: str
-    """The setting that names the user's own data."""
-    network: str
-    """The setting that names a training step to measure in place of a known time."""
-    step_metric: str
-    """The metric that has the time of that step, in nanoseconds."""
-    step_adapter: str
-    """The adapter whose batches the measured step consumes."""
+    stand_in_goal: str | None = None
+    """The goal for candidates that lack it and are compared by the primary metric's stand-in."""
+    ceilings: str | None = None
+    """``module:function`` of `Ceilings`; None where the machine's own rates are unknown."""
+    limits: str | None = None
+    """``module:function`` of `Limits`; None for none."""
+    data: str | None = None
+    """The setting that names the user's own data; None for a suite that reads none."""
+    measured_step: MeasuredStep | None = None
+    """A training step that is measured in place of a known time; None if the suite has none."""
 
 
 Row = dict[str, object]

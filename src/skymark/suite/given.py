@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.record import Setting
 
 Given = TypeVar("Given", bound=Frozen)
+
+
+def combinations(values: Mapping[str, Sequence[Setting]]) -> list[dict[str, Setting]]:
+    """Return every combination of values, by name."""
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
 def read_given(model: type[Given], kind: str, values: Mapping[str, object]) -> Given:

@@ -123,11 +123,14 @@ def test_a_command_s_own_help_has_its_whole_docstring(capsys):
 def test_rare_options_are_counted_and_shown_on_demand(capsys):
     arguments = [one for one in app["run"].assemble_argument_collection() if one.show]
     groups = {one.name: {group.name for group in one.parameter.group} for one in arguments}
-    clip = {f"{OF_SUITE}clip"}
+    loading = f"{OF_SUITE}loading"
+    of_suites = {
+        name: {one for one in found if one.startswith(OF_SUITE)} for name, found in groups.items()
+    }
     own = {
         name: found
         for name, found in groups.items()
-        if name.startswith("--") and {one for one in found if one.startswith(OF_SUITE)} != clip
+        if name.startswith("--") and (not of_suites[name] or loading in of_suites[name])
     }
     rare = {name for name, found in own.items() if RARE.name in found}
     assert {"--rank", "--rounds", "--cache-policy", "--prefetch"} <= rare

@@ -9,7 +9,14 @@ from random import Random
 
 import pytest
 
-from skymark.execute.tune import FINALISTS, REDUCTION, candidates_of, measure_rungs, rungs_of
+from skymark.execute.tune import (
+    FINALISTS,
+    REDUCTION,
+    Rung,
+    candidates_of,
+    measure_rungs,
+    rungs_of,
+)
 from skymark.model.errors import UsageError
 from skymark.model.metric import Figure, Metric
 from skymark.model.record import Status
@@ -91,12 +98,13 @@ def test_a_candidate_that_cannot_be_run_has_its_record_and_no_place():
     plan = plan_of(cell_of("b", workers=1), refused, refused=[refused])
 
     def run(plan, place):
-        return [
+        records = [
             record_of(
                 one.cell, 1.0, 1.0, status=Status.OK if one.refusal is None else Status.FAILED
             )
             for one in plan.cells
         ]
+        return Rung(plan, place, tuple(records))
 
     found = measure_rungs(
         candidates_of([({"workers": 1}, plan)]), EFFORTS, ORDER, PLACE, run, ["workers"]
@@ -107,7 +115,8 @@ def test_a_candidate_that_cannot_be_run_has_its_record_and_no_place():
 
 def test_where_nothing_could_be_measured_nothing_is_chosen():
     def run(plan, place):
-        return [record_of(one.cell, 1.0, 1.0, status=Status.FAILED) for one in plan.cells]
+        records = [record_of(one.cell, 1.0, 1.0, status=Status.FAILED) for one in plan.cells]
+        return Rung(plan, place, tuple(records))
 
     found = tuned_with(run)
     assert found.chosen is None

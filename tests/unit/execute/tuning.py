@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from skymark.execute.tune import TuningOrder
+from skymark.execute.tune import Rung, TuningOrder
 from skymark.model.effort import Effort
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Round, Status
@@ -91,11 +91,11 @@ class Runs:
         if place in self.kept:
             plan_hash, records = self.kept[place]
             assert plan_hash == plan.hash
-            return records
+            return Rung(plan, place, tuple(records))
         self.measured += [(place.name, one.cell.id) for one in plan.cells]
         records = [
             record_of(one.cell, 1.0, self.cost(one.cell), rates=[100.0] * plan.effort.min_rounds)
             for one in plan.cells
         ]
         self.kept[place] = (plan.hash, records)
-        return records
+        return Rung(plan, place, tuple(records))

@@ -9,7 +9,9 @@ from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.errors import UnknownNameError
 from skymark.model.record import Setting
-from skymark.suite.contract import Tuning
+from skymark.model.requests import Work
+from skymark.suite.contract import Grid, MeasuredStep, Tuning
+from skymark.suite.given import combinations
 
 EVERY_ELEMENT = 1_000_000
 """Number of verified elements that means all, including the elements of measured epochs."""
@@ -137,12 +139,21 @@ BESIDES_S = 120.0
 """Extra time of a round for the start of processes and the comparison with the reference."""
 
 
-def points(cores: int) -> Sequence[Mapping[str, Setting]]:
-    """Return the settings to try: no worker, and powers of two up to the cores."""
+def points(work: Work, grid: Grid, cores: int) -> Sequence[Mapping[str, Setting]]:
+    """Return the settings to try: no worker, and powers of two up to the cores.
+
+    The user's own values take the place of all of these.
+    """
+    if grid:
+        return combinations(grid)
     workers = sorted({*(1 << power for power in range(cores.bit_length())), cores})
     both = product([one for one in workers if one <= cores], PREFETCH)
     alone: dict[str, Setting] = {"workers": 0, "prefetch": PREFETCH[0]}
-    return [alone, *({"workers": one, "prefetch": held} for one, held in both)]
+    usual: list[Mapping[str, Setting]] = [
+        alone,
+        *({"workers": one, "prefetch": held} for one, held in both),
+    ]
+    return [{k: v for k, v in point.items() if k not in work.settings} for point in usual]
 
 
 def efforts(step_ms: float, name: str) -> Sequence[Effort]:
@@ -184,7 +195,5 @@ TUNING = Tuning(
     efforts=efforts,
     ceilings="skymark.suites.loading.ceilings:ceilings",
     data="data",
-    network="step",
-    step_metric="step_ns",
-    step_adapter="pytorch",
+    measured_step=MeasuredStep(network="step", metric="step_ns", adapter="pytorch"),
 )
