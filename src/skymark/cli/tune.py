@@ -91,7 +91,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             name="DATA",
             group=WHAT,
             help="Your data, as --data takes it, or your own loader: FILE.py:NAME, a function that "
-            "returns one.",
+            "returns one; `skymark tune --profile own --help` shows its options.",
         ),
     ] = None,
     /,

@@ -91,7 +91,6 @@ class OwnSuite(Suite):
             name="python",
             group="what",
             default=OwnOptions().python,
-            rare=True,
             help="The Python that has your loader's libraries.",
         ),
     )
