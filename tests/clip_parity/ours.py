@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from skymark.machine.tied import leave
+from skymark.machine.children import leave
 from skymark.model.effort import Effort
 from skymark.model.record import Cell, Resources
 from skymark.suites.clip.encoding.loading import import_open_clip

@@ -22,7 +22,6 @@ from typing import Any, Literal
 from urllib.request import urlopen
 
 from skymark.cache.building import CONTENT, build_entry
-from skymark.cache.hub import reached
 from skymark.cache.recipe import UNLOCKED, Recipe, run_builder
 from skymark.cache.sharing import unlocked, using
 from skymark.cache.sources import (
@@ -31,6 +30,7 @@ from skymark.cache.sources import (
     hub_file,
     is_local,
     look_at,
+    reached,
     require_unchanged,
 )
 from skymark.model.errors import CacheError, DataError, UsageError

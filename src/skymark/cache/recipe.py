@@ -17,7 +17,7 @@ from pydantic import Field
 from skymark.cache.building import CachedFile, CacheManifest
 from skymark.cache.location import folder_of
 from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all, total_bytes
-from skymark.machine.tied import run_tied
+from skymark.machine.children import run_tied
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import CacheError, UsageError
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
-import psutil
-
 from skymark.cache.location import JOB_VARIABLE, Policy, make_shared_folder, refusal, writable
 from skymark.leases import Lease, Leases, Tenant, this_machine
 from skymark.machine.private_directory import private_directory
@@ -306,6 +304,8 @@ def job_directory(
 
 def note_command(directory: Path, pid: int) -> None:
     """Note the job's own process, which may outlive the process that made the directory."""
+    import psutil
+
     with suppress(psutil.NoSuchProcess, OSError):  # it has ended already, or has all it needs
         write_whole(directory / COMMAND, Tenant.of(pid).model_dump_json().encode(), durable=False)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cyclopts.help import HelpEntry, HelpPanel
     from rich.console import Console, ConsoleOptions
 
+
 HELP_ALL = "--help-all"
 FLAGS = ("--help", "-h", HELP_ALL)
 RARE = Group("Rare options", show=False)

@@ -16,7 +16,6 @@ from skymark.execute.venvs import Venvs
 from skymark.model.causes import explanations
 from skymark.model.errors import UnknownNameError, UsageError, VenvBuildError
 from skymark.model.requests import DEFAULT_PROFILE
-from skymark.report.results import schema_of
 from skymark.suite.contract import Row, Suite
 from skymark.suite.registry import suite_named, suites
 
@@ -255,5 +254,7 @@ def schema(name: Annotated[Name, Parameter(help="The thing to describe.")], /) -
       skymark schema record
       skymark schema comparison
     """
+    from skymark.report.results import schema_of
+
     print_json(schema_of(name))
     return 0

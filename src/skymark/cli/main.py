@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, Literal
 
 from cyclopts import App, CycloptsError, CycloptsPanel, Group, Parameter
 from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
@@ -24,6 +25,7 @@ from skymark.cli.caller import (
     USAGE_ERROR,
     VERBOSE,
     is_verbose,
+    print_plain,
     say,
     take_loudness,
     tell_fault,
@@ -31,7 +33,7 @@ from skymark.cli.caller import (
 )
 from skymark.cli.help import FLAGS, HELP_ALL, asks_for_help, page_of
 from skymark.cli.sky_words import hand_over, in_own_words, taken_words
-from skymark.model.errors import SkymarkError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.suite.registry import suites_with_commands
 
 LIKELY = 0.75
@@ -61,7 +63,7 @@ COMMANDS = {
     RENTED: {
         "cost": ("cost:cost", "Estimate the price of a run on a rented machine."),
         "launch": ("launch:launch", "Rent a machine, run a profile there, and end the machine."),
-        "exec": ("execute:execute", "Run more work, or a command, on a machine that is up."),
+        "exec": ("launch:execute", "Run more work, or a command, on a machine that is up."),
         "submit": (
             "submit:submit",
             "Share a plan between workers on a machine, or between managed jobs.",
@@ -148,12 +150,43 @@ for names, summary in (
     (VERBOSE, "Print each round too, and the traceback of an error."),
 ):
     app.command(lambda: 0, name=names, help=summary, group=OF_ALL)
-app.command(
-    "skymark.cli.completion:install",
+
+
+@app.command(
     name="--install-completion",
     help="Complete commands and options in your shell (bash, zsh, fish).",
     group=OF_ALL,
 )
+def install(
+    *,
+    shell: Annotated[
+        # In the order of cyclopts: Python keeps one union of literals, whatever their order.
+        Literal["zsh", "bash", "fish", "powershell"] | None,
+        Parameter(help="Your shell. [default: the running shell]"),
+    ] = None,
+    output: Annotated[
+        Path | None, Parameter(help="Write the script into this file, and change no start-up file.")
+    ] = None,
+) -> int:
+    """Complete commands and options in your shell.
+
+    Writes the shell's script, and adds a line to the start-up file of bash and zsh.
+
+    Examples:
+      skymark --install-completion
+      skymark --install-completion --shell zsh --output ~/.zfunc/_skymark
+    """
+    from cyclopts.completion.detect import ShellDetectionError
+
+    add_suites(())
+    try:
+        written = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
+    except ShellDetectionError as error:
+        raise UsageError("the shell is not known here; name it, such as --shell bash") from error
+    except OSError as error:
+        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+    print_plain(f"{written}; start a new shell to use it")
+    return 0
 
 
 def add_suites(arguments: Sequence[str], app: App = app) -> None:
@@ -230,7 +263,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def tell_usage(error: CycloptsError) -> None:
     """Print the fault of the arguments, which may be anybody's text."""
-    from skymark.cli.console import PlainConsole
+    from skymark.cli.tables import PlainConsole
     from skymark.report.text import without_credentials
 
     PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(_fault(error))))

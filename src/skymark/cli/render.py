@@ -331,6 +331,7 @@ def sky(  # its parameters are the options of a command
       skymark render sky cpu --output job.yaml
       skymark render sky clip_8xh100 --num-nodes 2 --output job.yaml
     """
+    from skymark.cli.render_options import shared_work
     from skymark.cli.terminal import Terminal
     from skymark.cloud.render.workload import sky_text
     from skymark.cloud.rented_run import (
@@ -341,7 +342,6 @@ def sky(  # its parameters are the options of a command
     )
     from skymark.cloud.source import source_for
     from skymark.execute.planner import write_plan
-    from skymark.report.shared_work import shared_work
 
     plan = dataclasses.replace(options, profile=profile).plan()
     limits = Limits(deadline_s=_deadline_s(profile, deadline))

@@ -46,8 +46,7 @@ from skymark.cloud.sky.ssh import send_source
 from skymark.cloud.sky.tasks import make_user_task
 from skymark.cloud.source import source_for
 from skymark.cloud.submissions import new_submission
-from skymark.execute.named_data import require_data
-from skymark.execute.planner import load_profile, planned
+from skymark.execute.planner import load_profile, planned, require_data
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan

@@ -103,8 +103,7 @@ def make_cloud_venv() -> Path:
 def _uv(*arguments: str) -> None:
     from uv import find_uv_bin
 
-    from skymark.machine.tied import run_tied
-    from skymark.machine.variables import uv_variables
+    from skymark.machine.children import run_tied, uv_variables
 
     command = [find_uv_bin(), *arguments, "--quiet"]
     done = run_tied(command, uv_variables(), Path("/"), shows=True, umask=0o022)

@@ -51,7 +51,6 @@ from skymark.cloud.submissions import (
     slot_jobs,
     submission_key,
 )
-from skymark.execute.named_data import require_data
 from skymark.execute.partition.shard import (
     Item,
     WorkerPart,
@@ -61,7 +60,7 @@ from skymark.execute.partition.shard import (
     worker_parts,
 )
 from skymark.execute.partition.split import Split, read_split
-from skymark.execute.planner import load_profile, planned
+from skymark.execute.planner import load_profile, planned, require_data
 from skymark.model.errors import GateError, SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.requests import Job, Limits, Machine, Results, Work

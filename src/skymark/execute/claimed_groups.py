@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from skymark.execute.measurer import Measurer
-from skymark.execute.resuming import begin_or_resume, held_in
-from skymark.execute.session import FinishedRun, Session, write_end
+from skymark.execute.session import FinishedRun, Session, begin_or_resume, held_in, write_end
 from skymark.execute.sweeps import run_sweeps
 from skymark.execute.worker_pool import WorkerPool
 from skymark.leases import Lease, Leases

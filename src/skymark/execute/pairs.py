@@ -12,9 +12,8 @@ from typing import Literal
 
 from skymark.execute.measurer import Measurer
 from skymark.execute.preparation import prepare
-from skymark.execute.resuming import require_same_plan_here
 from skymark.execute.revision import Revision, code_of
-from skymark.execute.session import FinishedRun, Session, run_id_of
+from skymark.execute.session import FinishedRun, Session, require_same_plan_here, run_id_of
 from skymark.execute.slices import LiveRound, RoundsInTurn
 from skymark.execute.worker_pool import WorkerPool
 from skymark.model.errors import UsageError

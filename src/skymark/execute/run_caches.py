@@ -37,8 +37,8 @@ from skymark.cache.location import (
 from skymark.cache.providing import PLAIN, wait_for_turn
 from skymark.cache.sharing import job_directory, require_locks, unlocked, using
 from skymark.cache.sources import look_at
-from skymark.execute.named_data import data_names, require_data
 from skymark.execute.partition.shard import Shard
+from skymark.execute.planner import data_names, require_data
 from skymark.execute.rank import ALONE, rank_here, turn_of
 from skymark.model.base import digest_of
 from skymark.model.data import NamedData

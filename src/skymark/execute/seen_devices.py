@@ -16,10 +16,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from skymark.machine.children import absolute_path, worker_variables
 from skymark.machine.gpu_fitness import CopyRates
 from skymark.machine.nvidia import VISIBLE_VARIABLE, Unit
 from skymark.machine.private_directory import closed_umask
-from skymark.machine.variables import absolute_path, worker_variables
 from skymark.model.base import Frozen
 from skymark.model.machine import Platform
 from skymark.suite.contract import SeenBy

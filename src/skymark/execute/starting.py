@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skymark.execute.messages import NEWS, Begin, Ended, Serve, Serving, line_of
+from skymark.machine.children import PARENT_VARIABLE, absolute_path, worker_variables
 from skymark.machine.private_directory import closed_umask
-from skymark.machine.tied import PARENT_VARIABLE
-from skymark.machine.variables import absolute_path, worker_variables
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
 from skymark.model.machine import Platform
 from skymark.model.record import Cell

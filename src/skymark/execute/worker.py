@@ -49,8 +49,8 @@ from skymark.execute.messages import (
     line_of,
 )
 from skymark.execute.seen_devices import SeenDevices
+from skymark.machine.children import PARENT_VARIABLE, die_with, leave
 from skymark.machine.disk import MappedFiles
-from skymark.machine.tied import PARENT_VARIABLE, die_with, leave
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
 from skymark.references import load_object

@@ -1,13 +1,20 @@
-"""Protocols of a remote store: `Store`, and `RunSource`, its reading side.
+"""Protocols of a remote store, `Store` and its reading side `RunSource`, and repeated attempts.
 
 A class that inherits from one has its defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from skymark.model.errors import StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from tenacity import Retrying
+    from tenacity.stop import stop_base
 
 FINISH_S = 120.0
 """Longest wait at the end of a run for stores that are slow or away."""
@@ -85,3 +92,32 @@ class Store(RunSource, Protocol):
         """
         del directory  # where every file was put by itself, nothing is left to do
         return None
+
+
+LONGEST_WAIT_S = 30.0
+
+
+def attempts(
+    stop: stop_base,
+    *,
+    after: type[StoreError] = StoreUnavailableError,
+    longest_wait_s: float = LONGEST_WAIT_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Retrying:
+    """Return a caller that repeats a call after an error, and raises the last error at the end.
+
+    Args:
+        stop: when to give up.
+        after: the errors after which to call again.
+        longest_wait_s: between two attempts; the first waits are much shorter.
+        sleep: waits that many seconds.
+    """
+    from tenacity import Retrying, retry_if_exception_type, wait_exponential_jitter
+
+    return Retrying(
+        retry=retry_if_exception_type(after),
+        wait=wait_exponential_jitter(multiplier=0.5, max=longest_wait_s),
+        stop=stop,
+        sleep=sleep,
+        reraise=True,
+    )

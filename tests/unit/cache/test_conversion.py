@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from skymark.cache.conversion import convert, snippet_after
-from skymark.cache.hub import table_of
 from skymark.cache.recipe import Recipe, recipe_of
-from skymark.cache.sources import Source
+from skymark.cache.sources import Source, table_of
 from skymark.execute.run_caches import build_real_data
 from skymark.model.errors import CacheError, DataError, StorageFullError, UsageError
 from skymark.suites.loading.dataset.sources.opening import open_source

@@ -14,7 +14,7 @@ from skymark.cli.caller import end_when_told
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
 from skymark.execute.run_caches import caches_of_run as _caches_of_run
-from skymark.machine.variables import worker_variables
+from skymark.machine.children import worker_variables
 
 PLAN = PlanOptions(scenarios=("TAB-1",), adapters=("numpy",)).plan()
 ROWS = "\n".join(json.dumps({"a": n}) for n in range(500))

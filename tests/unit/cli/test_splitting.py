@@ -11,13 +11,13 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
+from skymark.cli.render_options import shared_work
 from skymark.cli.run import RunOptions, plan, run
 from skymark.cli.splitting import part_asked_for, print_parts
 from skymark.cloud.rented_run import split_of_machines
 from skymark.execute.partition.split import read_split
 from skymark.execute.rank import rank_here
 from skymark.model.errors import UsageError
-from skymark.report.shared_work import shared_work
 from tests.scripted_suite import cell_of, plan_of, planned_cell
 
 PLAN = plan_of(*(planned_cell(cell_of("numpy"), shard_key=f"work {key}") for key in range(4)))

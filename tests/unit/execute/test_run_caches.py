@@ -16,8 +16,8 @@ from skymark.cache.location import KEPT_VARIABLE, stand_in
 from skymark.cache.providing import MEASURED, Rates
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
-from skymark.execute.named_data import require_data
 from skymark.execute.partition.shard import Shard
+from skymark.execute.planner import require_data
 from skymark.execute.run_caches import caches_of_run as _caches_of_run
 from skymark.execute.run_caches import real_data_entry
 from skymark.model.errors import DataError, UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from skymark.machine.tied import run_tied
+from skymark.machine.children import run_tied
 from tests.waiting import until
 
 FAMILY = """
@@ -30,7 +30,7 @@ time.sleep({seconds})
 
 CALLER = """
 import os, sys
-from skymark.machine.tied import run_tied
+from skymark.machine.children import run_tied
 run_tied([sys.executable, "-c", sys.argv[1], sys.argv[2]], dict(os.environ))
 """
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.machine.variables import absolute_path, uv_variables, worker_variables
+from skymark.machine.children import absolute_path, uv_variables, worker_variables
 
 SECRETS = {
     "WANDB_API_KEY": "canary",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from skymark.cli.main import main
 from skymark.cloud.lifecycle.results import merge
-from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.execute.session import begin_or_resume, held_in
 from skymark.model.errors import SkymarkError
 from skymark.model.schema import KEY, seal
 from skymark.rundir.directory import RunDirectory

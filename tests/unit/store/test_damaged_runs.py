@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from skymark.cli.main import main
-from skymark.execute.resuming import begin_or_resume, held_in
+from skymark.execute.session import begin_or_resume, held_in
 from skymark.rundir.reader import open_run
 from skymark.store.directory import DirectoryStore
 from skymark.store.storing import Storing

@@ -22,8 +22,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from skymark.machine.tied import run_tied, tied
-from skymark.machine.variables import absolute_path, wandb_variables
+from skymark.machine.children import absolute_path, run_tied, tied, wandb_variables
 from skymark.model.base import Frozen
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 

@@ -13,7 +13,7 @@ from itertools import islice
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from skymark.machine.tied import leave
+from skymark.machine.children import leave
 from skymark.measure.consumer import work_of
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.adapter import Loader

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
-from skymark.cache.hub import HUB, chosen_tables, downloaded, parquet_tables, parse, reached
+from skymark.cache.sources import HUB, chosen_tables, downloaded, parquet_tables, parse, reached
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
 from skymark.parquet_pages import largest_dictionary

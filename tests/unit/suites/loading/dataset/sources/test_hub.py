@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from skymark.cache.hub import HubReference, ParquetTable, parse, table_of
+from skymark.cache.sources import HubReference, ParquetTable, parse, table_of
 from skymark.cli.main import main
 from skymark.cli.options import PlanOptions
 from skymark.execute.run_caches import caches_of_run
