@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -169,12 +169,13 @@ PREFIX = "skymark-"
 _PART_JOB = re.compile(rf"{PREFIX}(.+)-([0-9a-f]{{{DIGITS}}})-(\d+)of(\d+)(?:-(\d+))?")
 
 
-class KnownJob(Protocol):
-    """A job of a queue. `skymark.cloud.sky.jobs.QueuedJob` is one."""
+class KnownJob(Frozen):
+    """A job of a queue, or a managed job."""
 
     id: int
     name: str
     status: str
+    """In SkyPilot's word."""
 
 
 class OutstandingGroups(NamedTuple):

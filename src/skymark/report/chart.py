@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from skymark.model.metric import Declaration
-    from skymark.rundir.reader import Run
-
 
 ROOM = 1.04
 """Length of a linear axis relative to its largest value."""
@@ -368,8 +365,6 @@ def _rates(label: str, rows: Sequence[Row], declaration: Declaration) -> Figure:
 def _distribution(
     label: str, rows: Sequence[Row], chart: DistributionChart, declaration: Declaration
 ) -> Figure:
-    import numpy as np
-
     shown = [(row, one) for row, one in zip(rows, chart.shapes, strict=True) if one is not None]
     figure, axes = _axes(label, chart.distribution.heading, HEAD + LINE * len(shown))
     axes.set_xscale("log")

@@ -45,27 +45,21 @@ class RunningJob(Protocol):
     @property
     def name(self) -> str:
         """Its name in messages, or that of its machine."""
-        ...
 
     def show(self, log: TextIO) -> int | None:
         """Write its output until it ends; returns what SkyPilot's `tail_logs` does."""
-        ...
 
     def ended(self) -> JobEnd | None:
         """Return its end; None while it goes on."""
-        ...
 
     def is_lost(self) -> bool:
         """Whether it will never end, because its machine is gone."""
-        ...
 
     def failure(self) -> str | None:
         """Return why it failed, where that is known."""
-        ...
 
     def stop(self) -> None:
         """End it now."""
-        ...
 
 
 @dataclass

@@ -239,7 +239,6 @@ class Place(Protocol):
         Raises:
             NameTakenError: it is in use.
         """
-        ...
 
     def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
         """Get the machine and begin the job.
@@ -247,11 +246,9 @@ class Place(Protocol):
         Raises:
             CloudError: there is no capacity, or the machine did not come up.
         """
-        ...
 
     def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
         """End a run that its user stopped, so that nothing more is measured."""
-        ...
 
     def take_back(self) -> None:
         """End a request that was not granted.
@@ -259,15 +256,12 @@ class Place(Protocol):
         Raises:
             CloudError: it is not known whether it has ended.
         """
-        ...
 
     def retrieve(self, finished: Finished, results: Path) -> Retrieved:
         """Bring the results into a directory of runs and verify them; faults become problems."""
-        ...
 
     def keep(self, retrieved: Retrieved) -> Kept:
         """Leave the machine to its idle timer, because it has what is verified nowhere else."""
-        ...
 
     def end(self, finished: Finished, callbacks: Callbacks) -> float | None:
         """End the machine and prove it, unless it is to stay.
@@ -278,8 +272,6 @@ class Place(Protocol):
         Raises:
             StillBillingError: it does not end.
         """
-        ...
 
     def bill(self, run: RentedRun) -> Bill | None:
         """Return the cost of the machine that is gone; None where it is not known."""
-        ...

@@ -19,7 +19,7 @@ from skymark.cloud.sky.internals import (
     managed_cluster_name,
     runs_job_controllers,
 )
-from skymark.model.base import Frozen
+from skymark.cloud.submissions import KnownJob
 from skymark.model.errors import UsageError
 
 NOT_FINISHED = 101
@@ -52,15 +52,12 @@ def end_of(status: Any) -> JobEnd | None:
     return _BY_STATUS.get(status.value, JobEnd.FAILED)
 
 
-class QueuedJob(Frozen):
+class QueuedJob(KnownJob):
     """One job of a cluster's queue."""
 
-    id: int
-    name: str
     user: str
     resources: str
     """That it takes, such as ``1x[CPU:0.5+]``."""
-    status: str
     is_going_on: bool
     """Whether it waits or runs."""
     submitted_at: datetime | None
@@ -190,14 +187,6 @@ FIELDS = (
 """Asked of SkyPilot about a job."""
 
 
-class KnownManagedJob(Frozen):
-    """A managed job as SkyPilot has it."""
-
-    id: int
-    name: str
-    status: str
-
-
 WAITING = ("PENDING", "SUBMITTED", "STARTING")
 """SkyPilot's words for a job that has no machine yet."""
 
@@ -303,10 +292,10 @@ def find_managed_job(name: str) -> ManagedJob | None:
     return ManagedJob(name, max(numbers)) if numbers else None
 
 
-def known_managed_jobs() -> list[KnownManagedJob]:
+def known_managed_jobs() -> list[KnownJob]:
     """Return every managed job that SkyPilot knows, including ended jobs."""
     return [
-        KnownManagedJob(id=record.job_id, name=record.job_name, status=record.status.value)
+        KnownJob(id=record.job_id, name=record.job_name, status=record.status.value)
         for record in _records()
     ]
 
