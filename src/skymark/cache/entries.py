@@ -100,11 +100,6 @@ def leftovers(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def entry_of_leftover(path: Path) -> Path:
-    """Return the entry for a builder's private directory."""
-    return path.with_name(path.name[1:].rsplit(".", 2)[0])
-
-
 def lease_of(root: Path, path: Path, kind: str) -> str | None:
     """Return the holder of an entry, in words; None without one."""
     if kind == "job":
@@ -231,7 +226,8 @@ def _clean_one(root: Path, entry: Entry, *, dry: bool) -> Cleaned:
 def _sweep(root: Path) -> Iterator[Cleaned]:
     """Remove the leftovers of dead builders."""
     for path in leftovers(root):
-        with removing(entry_of_leftover(path)) as free:
+        entry = path.with_name(path.name[1:].rsplit(".", 2)[0])  # of the builder's directory
+        with removing(entry) as free:
             if free:
                 remove(path)
                 yield Cleaned(name=str(path.relative_to(root)), size_bytes=0)

@@ -217,11 +217,6 @@ OF_VARIABLE = "SKYMARK_CACHE_ROWS_OF"
 """Fingerprint of the data that the files stand in for, so that no run of other data uses them."""
 
 
-def stand_in_variables(fingerprint: str, directory: Path) -> dict[str, str]:
-    """Return the variables that make a run read kept rows in place of its data."""
-    return {KEPT_VARIABLE: str(directory), OF_VARIABLE: fingerprint}
-
-
 def stand_in(fingerprint: str | None, variables: Mapping[str, str]) -> list[Path]:
     """Return the kept files for data of a fingerprint, in order, if any."""
     directory = variables.get(KEPT_VARIABLE)

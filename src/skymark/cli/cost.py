@@ -177,16 +177,15 @@ def _headline(quote: Quote) -> str:
     where = "on the cheapest machine"
     if quote.cluster is not None:
         where = f"on {quote.cluster}, until it ends itself"
-    unless = " unless --max-cost ends it before," if _could_be_ended(quote) else ""
+    unless = (
+        " unless --max-cost ends it before,"
+        if quote.ceiling_ends_it and quote.deadline_s is None
+        else ""
+    )
     return (
         f"{limit}: expected {cost.expected_usd:.2f} USD, at most {at_most(cost.high_usd)} USD,"
         f"{unless} {where}."
     )
-
-
-def _could_be_ended(quote: Quote) -> bool:
-    """Whether a ceiling would end a run, and there is none yet."""
-    return quote.ceiling_ends_it and quote.deadline_s is None
 
 
 HEADERS = ("machine", "where", "", "USD/h", "low", "expected", "high USD")

@@ -146,12 +146,8 @@ class ProgressObserver:
             if said is not None and has_lines and not is_quiet():
                 self._console.print(said, highlight=False, markup=False, soft_wrap=True)
         self._progress.advance(self._task)
-        self._stretch()
-
-    def _stretch(self) -> None:
-        """Let the bar grow where rounds beyond the planned ones are needed."""
         task = self._progress.tasks[self._task]
-        if task.total is not None and task.completed > task.total:
+        if task.total is not None and task.completed > task.total:  # more rounds than planned
             self._progress.update(self._task, total=task.completed)
 
     def ended(self, record: Record, *, rounds_left: int = 0) -> None:

@@ -28,10 +28,10 @@ from skymark.cloud.sky.clusters import (
     ProviderList,
     find_cluster,
     handle_of,
-    image_of,
     live_clusters,
     profile_of,
 )
+from skymark.cloud.sky.internals import image_of
 from skymark.cloud.sky.jobs import (
     NO_SUCH_JOB,
     NOT_FINISHED,
@@ -295,7 +295,7 @@ def show_log(
         raise UsageError(f"{name} is one managed job; leave out the number {job}")
     with explained(f"the log of {name}"):
         if managed is not None:
-            in_background(lambda: managed.show_output(log, follow=wait_for_end, tail=last_lines))
+            in_background(lambda: managed.show(log, follow=wait_for_end, tail=last_lines))
             return managed.ended() in {None, JobEnd.SUCCEEDED}
         code = in_background(
             lambda: show_output(name, job, log, follow=wait_for_end, tail=last_lines)

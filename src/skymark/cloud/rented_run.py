@@ -46,16 +46,6 @@ def stores_that_last(stores: Sequence[str]) -> list[str]:
     return [store.rstrip("/") for store in stores if kind_of(store).outlives_machine]
 
 
-def results_leave(stores: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """Whether results leave the machine while it measures.
-
-    Args:
-        stores: of ``skymark run --store`` on the machine.
-        variables: the caller's, whose secrets go to the machine.
-    """
-    return any(kind.leaves_machine(variables) for kind in _used(stores, variables))
-
-
 def store_secrets(stores: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the set variables that the machine needs to reach its stores."""
     secrets: dict[str, str] = {}
@@ -165,7 +155,8 @@ def idle_minutes_for(machine: Machine, stores: Sequence[str], variables: Mapping
         return machine.idle_minutes
     if machine.stays:
         return KEPT_IDLE_MINUTES
-    return STORED_IDLE_MINUTES if results_leave(stores, variables) else IDLE_MINUTES
+    leave = any(kind.leaves_machine(variables) for kind in _used(stores, variables))
+    return STORED_IDLE_MINUTES if leave else IDLE_MINUTES
 
 
 def limits_of(profile: Profile, given: Limits, machines: int = 1) -> Limits:

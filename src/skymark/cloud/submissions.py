@@ -94,7 +94,7 @@ def slot_jobs(
             here = math.ceil(left / (spread - number)) if fraction is None else min(left, per_card)
             jobs.append(
                 SlotJob(
-                    cards=1 if fraction is None else _rounded(here * size),
+                    cards=1 if fraction is None else round(here * size, 6),
                     slots=here,
                     fraction=1 / here if fraction is None else size,
                     groups=() if alone else tuple(members),
@@ -149,11 +149,6 @@ def _fraction_for(name: str, need: int | None, cards: Cards, fraction: float) ->
             )
         size = min(1.0, 2 * size)
     return size
-
-
-def _rounded(cards: float) -> float:
-    """Return a number of cards without the error of adding up fractions."""
-    return round(cards, 6)
 
 
 LONGEST_GROUP = 60
@@ -275,12 +270,13 @@ def outstanding_parts(parts: int, key: str, known: Iterable[KnownJob]) -> Outsta
         if name is not None and name[2] == key and int(name[4]) == parts:
             part = int(name[3]) - 1
             run_id, newest[part], attempts[part] = name[1], job, int(name[5] or 1)
-    due = [part for part in range(parts) if part not in newest or _has_broken_off(newest[part])]
+    broken_off = ("CANCEL", "FAILED")
+    due = [
+        part
+        for part in range(parts)
+        if part not in newest or newest[part].status.startswith(broken_off)
+    ]
     return OutstandingParts({part: attempts.get(part, 0) + 1 for part in due}, run_id)
-
-
-def _has_broken_off(job: KnownJob) -> bool:
-    return job.status.startswith(("CANCEL", "FAILED"))
 
 
 def new_submission() -> str:

@@ -12,8 +12,8 @@ from skymark.execute.seen_devices import seen_devices
 from skymark.execute.venvs import Venvs
 from skymark.machine.cgroup import container_of
 from skymark.machine.facts import (
+    DEVICE_FILES,
     FRACTION_VARIABLE,
-    device_places,
     driver_version,
     has_driver,
 )
@@ -134,9 +134,8 @@ def require_accelerator(
         announce(f"no {name} is looked for: this is a rehearsal, on a CPU")
         return
     if not has_driver(platform, root):
-        raise UsageError(
-            f"no {name} here (no-driver): there is no {device_places(platform)}; {ADVICE[platform]}"
-        )
+        places = " or ".join(f"/{pattern}" for pattern in DEVICE_FILES[platform])
+        raise UsageError(f"no {name} here (no-driver): there is no {places}; {ADVICE[platform]}")
     python = Path(sys.executable)
     if platform == "gpu":
         builds = {"the pinned build of torch and JAX": CUDA_OF[target]} if own else cuda_builds()

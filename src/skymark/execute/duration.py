@@ -253,7 +253,8 @@ def with_measured_times(plan: Plan, runs: Sequence[Path]) -> Plan:
     Raises:
         UsageError: a directory has no run, or no run has a cell of the plan.
     """
-    known = [past for path in runs if (past := _past(path)) is not None]
+    opened = map(open_run, runs)
+    known = [past for run in opened if (past := past_run(run.manifest, run.records)) is not None]
     cells = [_with_time(planned, known) for planned in plan.cells]
     if not any(new is not old for new, old in zip(cells, plan.cells, strict=True)):
         named = ", ".join(map(str, runs))
@@ -262,11 +263,6 @@ def with_measured_times(plan: Plan, runs: Sequence[Path]) -> Plan:
             "scenarios, sizes, adapters and settings"
         )
     return plan.model_copy(update={"cells": tuple(cells)})
-
-
-def _past(path: Path) -> PastRun | None:
-    run = open_run(path)
-    return past_run(run.manifest, run.records)
 
 
 def _with_time(planned: PlannedCell, known: Sequence[PastRun]) -> PlannedCell:

@@ -28,11 +28,12 @@ from skymark.cache.building import (
 )
 from skymark.cache.conversion import CONVERTED, GROUP_BYTES, GROWTH, HUB_GROWTH, SHARD_BYTES
 from skymark.cache.location import (
+    KEPT_VARIABLE,
+    OF_VARIABLE,
     Policy,
     library_variables,
     require_policy,
     root_of,
-    stand_in_variables,
 )
 from skymark.cache.providing import PLAIN, wait_for_turn
 from skymark.cache.sharing import job_directory, require_locks, unlocked, using
@@ -268,7 +269,8 @@ def caches_of_run(
         shown = directory
         if data is not None and policy.needs_data_of_run:
             shown = _kept(policy, data, place, directory, stack, announce)
-            rows = stand_in_variables(data.fingerprint, directory / ROWS)
+            kept = str(directory / ROWS)
+            rows = {KEPT_VARIABLE: kept, OF_VARIABLE: data.fingerprint}
             stack.enter_context(variables_set(rows))
         text = f"{policy}: {shown}"
         announce(f"cache policy {text}")

@@ -229,7 +229,8 @@ class MappedFiles:
         """Map the pages, as if this process had used them."""
         for run in self._present:
             if not _advise(run, POPULATE_READ):
-                _touch(run)  # before Linux 5.14
+                for address in range(run.start, run.start + run.length, mmap.PAGESIZE):
+                    ctypes.string_at(address, 1)  # before Linux 5.14
 
 
 def _unchanged_mappings() -> Iterator[PageRange]:
@@ -260,14 +261,6 @@ def _present(pages: BinaryIO, mapping: PageRange) -> Iterator[PageRange]:
 
 def _advise(run: PageRange, advice: int) -> bool:
     """Advise the kernel and return whether it knows the advice."""
-    call = _libc().madvise(ctypes.c_void_p(run.start), ctypes.c_size_t(run.length), advice)
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = libc.madvise(ctypes.c_void_p(run.start), ctypes.c_size_t(run.length), advice)
     return call == 0 or ctypes.get_errno() != errno.EINVAL
-
-
-def _touch(run: PageRange) -> None:
-    for address in range(run.start, run.start + run.length, mmap.PAGESIZE):
-        ctypes.string_at(address, 1)
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)

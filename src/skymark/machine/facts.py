@@ -214,8 +214,3 @@ def driver_version(root: Path = Path("/")) -> str | None:
         return None
     version = re.search(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", text)
     return None if version is None else version[1]
-
-
-def device_places(platform: str) -> str:
-    """Return the paths of a platform's device files in words."""
-    return " or ".join(f"/{pattern}" for pattern in DEVICE_FILES[platform])

@@ -148,7 +148,10 @@ def compare_runs(
     """
     if unknown := set(across) - set(ACROSS):
         raise UsageError(f"cannot compare across {sorted(unknown)}; choose of {', '.join(ACROSS)}")
-    in_pairs = are_sides(before.manifest, after.manifest)
+    ours, theirs = before.manifest, after.manifest
+    in_pairs = ours.duet is not None and ours.duet.is_partner_of(
+        ours.run_id, theirs.duet, theirs.run_id
+    )
     by_element = PAIRED_PRACTICAL if practical is None else practical
     if practical is None:
         practical = PAIRED_PRACTICAL if in_pairs else PRACTICAL
@@ -251,13 +254,6 @@ def _applies(declaration: Declaration, metric: Metric, before: Record, after: Re
     primary, other = declaration.primary, declaration.stand_in
     kinds = {declaration.deciding(one.metrics).name for one in (before, after)}
     return metric.name not in {primary, other} or kinds == {metric.name}
-
-
-def are_sides(before: Manifest, after: Manifest) -> bool:
-    """Whether two runs are the two sides of one measurement in pairs."""
-    return before.duet is not None and before.duet.is_partner_of(
-        before.run_id, after.duet, after.run_id
-    )
 
 
 def gate(comparison: Comparison, *, counts_lost: bool = True) -> None:

@@ -71,13 +71,8 @@ def _row(cells: Iterable[str]) -> str:
 def code_span(text: str) -> str:
     """Return text as code within a line, between more backticks than it has in a row."""
     line = " ".join(plain(text).split())
-    fence = "`" * (longest_run(line) + 1)
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
     return f"{fence}{line}{fence}" if fence == "`" else f"{fence} {line} {fence}"
-
-
-def longest_run(text: str) -> int:
-    """Return the length of the longest run of backticks."""
-    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def run_markdown(run: Run) -> str:

@@ -163,7 +163,9 @@ def write_site(places: Iterable[Path], output: Path, practical: float = PRACTICA
         if address is not None:
             write_history(history, output / address, HOME_OF_HISTORY)
         machines.append(_machine(same, history, address, pages))
-    _write(output / INDEX, _index(list(reversed(machines)), lines, problems))
+    template = page_environment().get_template("site.html.j2")
+    index = template.render(machines=machines[::-1], lines=lines, problems=problems)
+    _write(output / INDEX, index)
     return Site(output / INDEX, len(runs), len(histories), tuple(problems))
 
 
@@ -235,11 +237,6 @@ def _machine(
             for cell, change in changes[:MOST_CHANGES]
         ),
     )
-
-
-def _index(machines: Sequence[Machine], lines: Sequence[Line], problems: Sequence[str]) -> str:
-    template = page_environment().get_template("site.html.j2")
-    return template.render(machines=machines, lines=lines, problems=problems)
 
 
 def _write(path: Path, page: str) -> None:

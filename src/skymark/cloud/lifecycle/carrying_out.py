@@ -162,7 +162,9 @@ def hire_and_leave(quoted: Quoted, place: Place, callbacks: Callbacks) -> Left:
     with ended_where_not_hired(quoted, place, callbacks):
         hired = place.hire(quoted, callbacks)
         if quoted.run.machine.idle:
-            _await_set_up(hired, callbacks)
+            end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s)
+            if end is not JobEnd.SUCCEEDED:
+                raise CloudError(f"the set-up of {hired.run.name} {end.value}")
     return Left(quoted.run)
 
 
@@ -183,9 +185,3 @@ def ended_where_not_hired(quoted: Quoted, place: Place, callbacks: Callbacks) ->
         finally:
             place.end(Finished(quoted.run, begun=False), callbacks)
         raise
-
-
-def _await_set_up(hired: Hired, callbacks: Callbacks) -> None:
-    end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s)
-    if end is not JobEnd.SUCCEEDED:
-        raise CloudError(f"the set-up of {hired.run.name} {end.value}")

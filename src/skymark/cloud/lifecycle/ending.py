@@ -306,7 +306,8 @@ class _Ending:
                     pause_s = min(pause_s * 1.5, self._patience.longest_pause_s)
         except KeyboardInterrupt:
             self._problems = {"user": "its ending was interrupted"}
-        self._note_that_it_is_left()
+        with suppress(OSError):
+            note_hired(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))
         raise StillBillingError(self._remains())
 
     def _attempt(self) -> Gone | None:
@@ -412,10 +413,6 @@ class _Ending:
     def _known(self) -> HiredMachines:
         name = self._what.name
         return self._machines or HiredMachines(name=name, cluster=name)
-
-    def _note_that_it_is_left(self) -> None:
-        with suppress(OSError):
-            note_hired(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))
 
 
 def not_proved_gone(machines: HiredMachines, problem: str, *, runs: bool = False) -> str:

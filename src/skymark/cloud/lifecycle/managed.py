@@ -120,7 +120,9 @@ class ManagedPlace:
         """Bring the results from the store that outlives the machines, or from its last machine."""
         if finished.end is JobEnd.UNSTORED and self._job is not None:
             return from_machine(finished, self._job.machine, results)
-        return from_store(finished, results)
+        address = finished.run.lasting_store
+        assert address is not None
+        return from_store(address, finished, results)
 
     def keep(self, retrieved: Retrieved) -> Kept:
         """Leave the job to wait for its store, as long as it does."""

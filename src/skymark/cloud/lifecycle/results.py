@@ -156,7 +156,8 @@ def merge(
     brought: set[str] = set()
     for part in parts:
         strange += _strange(part, run_id)
-        if not _has_manifest(part / run_id):
+        came = RunDirectory(part / run_id)
+        if came.path.is_symlink() or MANIFEST not in came.files():
             continue
         source = open_source((part / run_id).resolve().as_uri())
         # A machine that sends files of another one's cells does not replace what is whole.
@@ -318,7 +319,3 @@ def _strange(part: Path, run_id: str) -> list[str]:
             and entry.stat(follow_symlinks=False).st_size <= LARGEST_FILE_BYTES
         )
     ]
-
-
-def _has_manifest(run: Path) -> bool:
-    return any(path == MANIFEST for path in RunDirectory(run).files()) and not run.is_symlink()

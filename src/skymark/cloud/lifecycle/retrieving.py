@@ -307,13 +307,6 @@ def from_machine(finished: Finished, cluster: str, results: Path) -> Retrieved:
     return replace(came, problems=(*came.problems, GONE), safe=True, gone=True)
 
 
-def from_store(finished: Finished, results: Path) -> Retrieved:
-    """Bring results from the store that outlives the machines of a managed job."""
-    address = finished.run.lasting_store
-    assert address is not None
-    return _from(address, finished, results)
-
-
 def brought(
     finished: Finished,
     results: Path,
@@ -364,7 +357,7 @@ def else_stored(came: Retrieved, results: Path) -> Retrieved:
     """
     best = came
     for address in stores_that_last(came.finished.run.stores):
-        stored = _from(address, came.finished, results)
+        stored = from_store(address, came.finished, results)
         if stored.results is None:
             continue
         if stored.results.whole:
@@ -377,7 +370,8 @@ def else_stored(came: Retrieved, results: Path) -> Retrieved:
     return best
 
 
-def _from(address: str, finished: Finished, results: Path) -> Retrieved:
+def from_store(address: str, finished: Finished, results: Path) -> Retrieved:
+    """Bring results from a store that outlives their machines."""
     run = finished.run
     return brought(
         finished,

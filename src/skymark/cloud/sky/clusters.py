@@ -113,12 +113,6 @@ def profile_of(record: Any) -> str | None:
     return str(profile) if profile else None
 
 
-def image_of(handle: Any) -> str | None:
-    """Return the container image that a cluster's jobs run in, or None."""
-    image = handle.launched_resources.extract_docker_image()
-    return None if image is None else str(image)
-
-
 def is_there(cluster: str) -> bool:
     """Whether SkyPilot has a record of a cluster; also where it does not answer."""
     try:

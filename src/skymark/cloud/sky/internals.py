@@ -185,9 +185,10 @@ def local_handle(cluster: str) -> Any | None:
     return global_user_state.get_handle_from_cluster_name(cluster)
 
 
-def runs_in_container(handle: Any) -> bool:
-    """Whether the jobs of a cluster run in a container on its machines."""
-    return handle.launched_resources.extract_docker_image() is not None
+def image_of(handle: Any) -> str | None:
+    """Return the container image that a cluster's jobs run in, or None."""
+    image = handle.launched_resources.extract_docker_image()
+    return None if image is None else str(image)
 
 
 def run_on_nodes(handle: Any, script: str, done: set[str]) -> bool:

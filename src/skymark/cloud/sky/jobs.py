@@ -206,11 +206,7 @@ class ManagedJob:
         """The name that each of its machines has with SkyPilot."""
         return managed_cluster_name(self.name, self.number)
 
-    def show(self, log: TextIO) -> int | None:
-        """Write the output of its machines until it ends."""
-        return self.show_output(log)
-
-    def show_output(self, log: TextIO, *, follow: bool = True, tail: int = 0) -> int | None:
+    def show(self, log: TextIO, *, follow: bool = True, tail: int = 0) -> int | None:
         """Write the output of its machines, up to now or until it ends."""
         code: int | None = sdk().jobs.tail_logs(
             job_id=self.number,

@@ -26,10 +26,10 @@ from skymark.cloud.rented_run import RentedRun, machine_file
 from skymark.cloud.sky.catalogue import gpu_bytes
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.internals import (
+    image_of,
     is_api_server_here,
     local_handle,
     run_on_nodes,
-    runs_in_container,
     yaml_of,
 )
 from skymark.cloud.sky.providers import cloud_of
@@ -339,7 +339,7 @@ def _arm(cluster: str, script: str, over: threading.Event) -> None:
             handle = local_handle(cluster)
             if handle is None:
                 continue
-            if runs_in_container(handle) or run_on_nodes(handle, script, armed):
+            if image_of(handle) or run_on_nodes(handle, script, armed):
                 return
         except Exception:  # noqa: S112  # no launch fails because a timer comes later
             continue
