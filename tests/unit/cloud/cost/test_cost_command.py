@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from skymark.cli.caller import print_json
 from skymark.cli.cost import as_json, as_markdown, print_quote
 from skymark.cli.main import main
 from tests.unit.cloud.cost.conftest import offer
@@ -69,8 +70,9 @@ def test_a_name_gets_no_power_in_the_markdown(make_quote):
     assert "@everyone" not in row
 
 
-def test_json_has_the_cost_on_every_machine(quote):
-    found = json.loads(json.dumps(as_json(quote)))
+def test_json_has_the_cost_on_every_machine(quote, capsys):
+    print_json(as_json(quote))
+    found = json.loads(capsys.readouterr().out)
     assert found["cost"]["expected_usd"] == pytest.approx(2.58)
     costs = [one["cost"]["high_usd"] for one in found["offers"]]
     assert costs == [pytest.approx(3.87), pytest.approx(3.87), pytest.approx(5.61)]
