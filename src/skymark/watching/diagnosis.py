@@ -18,6 +18,9 @@ FULL = 0.85
 """Part of the cores from which they count as exhausted."""
 NEARLY_FULL = 0.15
 """Free part of /dev/shm below which a few batches more would hang the loop."""
+CROWDED = 0.2
+"""Part of the cores that other programs take, and of their time that workers wait for a core, from
+which the others count as the limit."""
 LATE_S = 0.002
 """Mean delay at Python's lock from which it counts as contended: a thread may keep it for 5 ms."""
 ONE_AT_A_TIME = 1.3
@@ -34,9 +37,9 @@ class Cause:
     stage: str
     """read, decode, transform, collate, hand-over, copy, start; "" for none."""
     cause: str
-    """none, main-process, too-few-workers, too-many-workers, cores, disk, network, slow-storage,
-    heavy-tail, gil, pickling, shared-memory, workers-restart, slow-start, pageable-memory,
-    copy."""
+    """none, main-process, too-few-workers, too-many-workers, cores, other-programs, disk, network,
+    slow-storage, heavy-tail, gil, pickling, shared-memory, workers-restart, slow-start,
+    pageable-memory, copy."""
     share: float
     """Part of the loop's time."""
     rate: float | None = None
@@ -135,6 +138,8 @@ def _supply(facts: Facts) -> Cause | None:
     elif _has_heavy_tail(facts):
         rate = min(1 / facts.step_s, facts.workers / facts.feed_s)
         cause = Cause(stage, "heavy-tail", share, rate, _for_tail(facts))
+    elif facts.run_delay > CROWDED and _others_share(facts) > CROWDED:
+        cause = Cause(stage, "other-programs", share, _rate_with(facts, max(facts.workers, 1)))
     elif _lock_s(facts):
         cause = _lock(facts, stage, share)
     elif stage == "read" and _off_cpu(cost, facts) > 0.5:
@@ -152,6 +157,13 @@ def _has_heavy_tail(facts: Facts) -> bool:
         return False
     keeps_up = facts.feed_s / facts.workers < facts.step_s
     return keeps_up and facts.tail_share > 0.25 and facts.worst_share > 0.5
+
+
+def _others_share(facts: Facts) -> float:
+    """Return the part of the cores that other programs take."""
+    if facts.cores_busy is None:
+        return 0.0
+    return max(facts.cores_busy - facts.busy_cores, 0.0) / facts.cores
 
 
 def _for_tail(facts: Facts) -> dict[str, Any]:

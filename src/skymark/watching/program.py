@@ -27,6 +27,17 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 POLL_S = 0.2
 
 
+def hook(folder: str) -> None:
+    """Write the package, and what attaches the watch in each Python with this folder on its path.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    copy_package(folder)
+    with open(os.path.join(folder, "sitecustomize.py"), "w", encoding="ascii") as file:
+        file.write(HOOK)
+
+
 def copy_package(folder: str) -> None:
     """Write this package alone into a folder, for a program's module path.
 
@@ -78,9 +89,7 @@ def watch_program(
     os.mkdir(into)
     try:
         path = os.path.join(folder, "path")
-        copy_package(path)
-        with open(os.path.join(path, "sitecustomize.py"), "w", encoding="ascii") as file:
-            file.write(HOOK)
+        hook(path)
         program = subprocess.Popen(list(command), env=_variables(path, into, batches))
         with _passing_signals_to(program):
             told = _follow(program, into, tell, meanwhile)

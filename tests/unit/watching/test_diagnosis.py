@@ -52,6 +52,14 @@ TABLE = {
         loop("decode", 0.4, workers=8, busy_cores=7.9),
         ("decode", "cores"),
     ),
+    "cores that other programs take": (
+        loop("decode", 0.4, workers=8, busy_cores=4.0, cores_busy=8.0, run_delay=0.5),
+        ("decode", "other-programs"),
+    ),
+    "other programs that nobody waits for": (
+        loop("decode", 0.1, workers=2, cores_busy=8.0, run_delay=0.05),
+        ("decode", "too-few-workers"),
+    ),
     "a slow disk": (
         loop("read", 0.1, workers=2, cpu=0.1, disk_bytes_per_s=9e7, io_pressure=0.9),
         ("read", "disk"),

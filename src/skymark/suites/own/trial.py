@@ -19,7 +19,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Setting
 from skymark.suites.own.maker import NOTHING
-from skymark.watching.program import copy_package
+from skymark.watching.program import copy_package, hook
 from skymark.watching.recorder import FOLDER
 
 WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
@@ -132,7 +132,7 @@ def trial(python: str, order: Order, facts: Path | None = None) -> Iterator[Tria
     command = [python, "-m", "skymark.watching.trial", str(ours[0]), str(theirs[1])]
     with os.fdopen(ours[1], "w") as commands, os.fdopen(theirs[0]) as answers:
         try:
-            copy_package(folder)
+            (copy_package if facts is None else hook)(folder)
             process = subprocess.Popen(
                 command,
                 env=_variables(folder, facts),
