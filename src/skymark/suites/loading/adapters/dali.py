@@ -277,7 +277,7 @@ class Dali(Adapter):
     options: ClassVar = {
         "dali_device": "`gpu` or `cpu`, where CV-1 is done; else `gpu` on a platform that has one"
     }
-    native: ClassVar = frozenset({"CV-1"})
+    native: ClassVar = frozenset({"CV-1", "CV-6"})
     decodes: ClassVar = dict.fromkeys(
         native,
         PLAIN_KINDS

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch, Stage
 
 OVER_HTTP = "http-deeplake"
-DECODED = frozenset({"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"})
+DECODED = frozenset({"CV-1", "CV-3", "CV-4", "CV-6", "MM-1", "PC-2"})
 """Scenarios whose images it decodes."""
 JPEGS = frozenset({"JPEG", "grey JPEG", "MPO"})
 PNGS = frozenset({"PNG", "RGBA PNG", "grey PNG", "grey-and-alpha PNG", "1-bit PNG"})

@@ -115,7 +115,7 @@ def normalised_for_clip(pixels: Pixels) -> Pixels:
     return images.normalised(pixels, images.CLIP)
 
 
-OPERATORS.work("CV-1", normalise=normalised)(view)
+OPERATORS.work("CV-1", "CV-6", normalise=normalised)(view)
 OPERATORS.work("CV-3", normalise=normalised)(whole)
 OPERATORS.work("CV-4", normalise=lambda pixels: pixels)(whole)
 OPERATORS.work("MM-1", normalise=normalised_for_clip)(centre)

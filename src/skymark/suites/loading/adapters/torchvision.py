@@ -92,7 +92,7 @@ def view(pixels: Any, crop: Parameters, side: int) -> Any:
     return channels_last(normalised(mirrored))
 
 
-@OPERATORS.work("CV-1")
+@OPERATORS.work("CV-1", "CV-6")
 def image(scenario: Any, element: Element, parameters: Parameters) -> Tensors:
     """Crop, flip and normalise an image."""
     cropped = view(decoded(element), parameters, scenario.size["side"])

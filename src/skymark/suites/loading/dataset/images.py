@@ -44,9 +44,19 @@ images", Ophthalmic and Physiological Optics 12, 1992)."""
 CHROMA_FALLOFF = 1.7
 TEXTURES = 8
 """Periodic pictures that elements are cut from, at a place, in a mixture and light of their own."""
-LARGE_EVERY, LARGE = 8, 2.0
-"""Every eighth image has sides twice as long, as some in every collection of photographs. A crop of
-it is often twice as large as what is made of it, so that a decoder that scales shows."""
+
+
+class Large(NamedTuple):
+    """Some images that are larger than the others."""
+
+    every: int
+    times: float
+    """Length of their sides."""
+
+
+LARGE = Large(8, 2.0)
+"""As some in every collection of photographs. A crop of a large one is often twice as large as what
+is made of it, so that a decoder that scales shows."""
 AT_ONCE = 128
 """Images that a process makes before it hands them over."""
 LUMA_DEVIATION = 50.0
@@ -130,9 +140,9 @@ def jpeg_bytes(image: Image.Image) -> npt.NDArray[np.uint8]:
 
 
 def photographs(
-    random: np.random.Generator, count: int, height: int, width: int
+    random: np.random.Generator, count: int, height: int, width: int, large: Large = LARGE
 ) -> tuple[Iterator[npt.NDArray[np.uint8]], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Make JPEG files whose sides vary by a quarter about the given ones; some are `LARGE`.
+    """Make JPEG files whose sides vary by a quarter about the given ones; some are large.
 
     Returns:
         The files, each uint8 ``[length]`` and made when asked for, and their heights and widths,
@@ -140,7 +150,7 @@ def photographs(
     """
     largest = int(1.25 * max(height, width)) + 1
     pool = textures(random, side=1 << (largest - 1).bit_length())
-    times = np.where(np.arange(count) % LARGE_EVERY == LARGE_EVERY - 1, LARGE, 1.0)
+    times = np.where(np.arange(count) % large.every == large.every - 1, large.times, 1.0)
     heights, widths = (
         np.rint(side * times * random.uniform(0.75, 1.25, count)).astype(np.int32)
         for side in (height, width)
@@ -174,13 +184,15 @@ def _files_of(cuts: Sequence[Cut]) -> list[npt.NDArray[np.uint8]]:
     return [jpeg_bytes(photograph(_TEXTURES, cut)) for cut in cuts]
 
 
-def write_images(directory: Path, elements: int, height: int, width: int, classes: int) -> Dataset:
-    """Write JPEG images whose sides vary by a quarter about the given ones; some are `LARGE`.
+def write_images(  # a size has these
+    directory: Path, elements: int, height: int, width: int, classes: int, large: Large = LARGE
+) -> Dataset:
+    """Write JPEG images whose sides vary by a quarter about the given ones; some are large.
 
     Columns: ``jpeg`` (uint8, ragged), ``height`` and ``width`` int32 of the image, ``label`` int64.
     """
     random = np.random.Generator(np.random.PCG64(GENERATOR_SEED))
-    files, heights, widths = photographs(random, elements, height, width)
+    files, heights, widths = photographs(random, elements, height, width, large)
     return write_dataset(
         directory,
         "synthetic photographs",

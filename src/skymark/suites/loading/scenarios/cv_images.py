@@ -37,19 +37,26 @@ class Photographs(Scenario):
     torchvision's by 0.035 and 0.0042. Wrong work is far off: no antialiasing 0.54 and 0.067; a box
     two pixels off 0.13 on average in the best image."""
     version: ClassVar = 2
+    large_every: ClassVar = 8
+
+    @property
+    def large_times(self) -> float:
+        """How many times as long the sides of a large image are."""
+        return 2.0
 
     def generate(self, directory: Path) -> Dataset:
         """Columns: ``jpeg``, its ``height`` and ``width`` int32, ``label`` int64.
 
         The images decode at the cost of photographs: their amplitude falls as 1/f, as in natural
         scenes (Field, 1987; Tolhurst et al., 1992). JPEG quality is 90. Sides vary by a quarter
-        about the size's; every eighth image has sides twice as long.
+        about the size's; of `large_every` images one has sides `large_times` as long.
         """
-        from skymark.suites.loading.dataset.images import write_images
+        from skymark.suites.loading.dataset.images import Large, write_images
 
         size = self.size
+        large = Large(self.large_every, self.large_times)
         return write_images(
-            directory, size.elements, size["height"], size["width"], size["classes"]
+            directory, size.elements, size["height"], size["width"], size["classes"], large
         )
 
 
@@ -101,6 +108,35 @@ class ImageClassification(Photographs):
             images.flip_stage("image", images.flipped, "image"),
             images.normalise_stage("image"),
         )
+
+
+@scenario
+class HeavyTail(ImageClassification):
+    """The work of CV-1, on images of which one in a hundred costs about fifty times the median.
+
+    A loader that delivers in a fixed order waits for the slow image, unless enough others are
+    ready. `p99 wait` shows it; the rate alone does not.
+    """
+
+    id: ClassVar = "CV-6"
+    title: ClassVar = "JPEG as in CV-1; one image in a hundred costs fifty times the median"
+    tier: ClassVar = 2
+    version: ClassVar = 1
+    large_every: ClassVar = 100
+    variants: ClassVar = three_sizes(
+        elements=(810, 5_000, 50_000),
+        batch_size=(16, 64, 256),
+        height=(160, 375, 375),
+        width=(200, 500, 500),
+        side=(96, 224, 224),
+        classes=(10, 100, 1000),
+        large_times=(12, 9, 9),
+    )
+
+    @property
+    def large_times(self) -> float:
+        """Measured with Pillow: 51 and 49 times the median's CPU time (small, medium)."""
+        return float(self.size["large_times"])
 
 
 @scenario

@@ -152,7 +152,7 @@ def flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
     return {"flip": scenario.table(epoch)["flip"]}
 
 
-@OPERATORS.work("CV-1", draw=flip, host_stages=2)
+@OPERATORS.work("CV-1", "CV-6", draw=flip, host_stages=2)
 def image(scenario: Any) -> tuple[Step, ...]:
     """Mirror a decoded and cropped image where drawn, and normalise it."""
     import jax.numpy as jnp

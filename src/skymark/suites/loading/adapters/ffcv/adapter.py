@@ -65,7 +65,7 @@ def crop_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, dict
     return {"jpeg": dict(zip(DRAWN, drawn, strict=True))}
 
 
-@OPERATORS.work("CV-1", draw=crop_and_flip, delivered_as={"jpeg": "image"})
+@OPERATORS.work("CV-1", "CV-6", draw=crop_and_flip, delivered_as={"jpeg": "image"})
 def image(scenario: Any) -> dict[str, list[Any]]:
     """Decode, crop, flip and normalise an image."""
     from ffcv.fields.decoders import IntDecoder
@@ -258,7 +258,7 @@ class FFCV(Adapter):
     framework: ClassVar = "torch"
     acceleration: ClassVar = TORCH
     native: ClassVar = frozenset(OPERATORS)
-    decodes: ClassVar = {"CV-1": frozenset({"JPEG", "grey JPEG", "MPO"})}
+    decodes: ClassVar = dict.fromkeys(("CV-1", "CV-6"), frozenset({"JPEG", "grey JPEG", "MPO"}))
     """As libjpeg-turbo's function for RGB, which converts no inks."""
     install_hint: ClassVar = (
         "apt-get install build-essential pkg-config libopencv-dev libturbojpeg0-dev && "

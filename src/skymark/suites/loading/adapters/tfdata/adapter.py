@@ -376,7 +376,7 @@ class TfData(Adapter):
     options: ClassVar = {"shuffle_buffer": "elements held while shuffling; else `SHUFFLE_BUFFER`"}
     native: ClassVar = frozenset(OPERATORS)
     decodes: ClassVar = dict.fromkeys(
-        ("CV-1", "PC-2"),
+        ("CV-1", "CV-6", "PC-2"),
         PLAIN_KINDS | {"palette GIF", "grey GIF", "WEBP", "EXIF-marked WEBP", "BMP", "grey BMP"},
     )
     version: ClassVar = 3

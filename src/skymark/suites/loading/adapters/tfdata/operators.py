@@ -194,7 +194,7 @@ def box_and_flip(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array
     return drawn | any_image(dataset)
 
 
-@OPERATORS.work("CV-1", draw=box_and_flip)
+@OPERATORS.work("CV-1", "CV-6", draw=box_and_flip)
 def image(scenario: Any, tables: Tables) -> tuple[Step, ...]:
     """Crop, flip and normalise an image."""
     import tensorflow as tf
