@@ -27,6 +27,7 @@ from skymark.model.record import Record, Status
 from skymark.report.judgement import judge
 from skymark.rundir.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
+from skymark.statistics.borrowing import lent_variances
 from skymark.statistics.difference import Difference, Verdict
 from skymark.statistics.interval import figure_of
 from skymark.suites.loading.tuning import EFFORTS
@@ -208,9 +209,11 @@ def allocations(records: list[Record], metric: Metric) -> dict[str, list[str]]:
             replay = Replay(records, metric, cost_s, begin)
             spend(replay)
             right += replay.right().values()
-            for values in replay.values.values():
+            lent = lent_variances(replay.values)
+            for cell, values in replay.values.items():
                 rounds.append(len(values))
-                widths.append(figure_of(values, metric.scale).relative_half_width)
+                figure = figure_of(values, metric.scale, lent.get(cell))
+                widths.append(figure.relative_half_width)
         between = f"{min(rounds)} to {max(rounds)}"
         rows[name] = [f"{sum(right)} of {len(right)}", between, f"{median(rounds):g}"]
         rows[name] += [_percent(width) for width in middle_and_wide(widths)]

@@ -200,7 +200,7 @@ class ClaimedGroups:
                 stored = storing.settle(wait_s)
             with writer.alone(leaving=True) as alone:
                 if alone and not (directory.manifest().finished and not records):
-                    write_end(directory, plan, records)
+                    records = write_end(directory, plan, suite, records)
                     stored = _store_all(session.open_stores(path), path, wait_s, announce)
         return FinishedRun(path, tuple(records), tuple(stored), ended=alone)
 

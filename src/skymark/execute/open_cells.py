@@ -22,6 +22,7 @@ from skymark.model.record import (
     undisturbed,
 )
 from skymark.rundir.directory import RunDirectory
+from skymark.statistics.borrowing import borrowed_variances, lenders
 from skymark.statistics.stability import disturbance
 from skymark.suite.contract import Suite
 
@@ -192,6 +193,16 @@ class OpenCells:
         self.records[cell.id] = self._run.write_record(record, unfinished.rounds)
         del self.by_id[cell.id]
         return self.records[cell.id]
+
+    def borrowed(self) -> dict[str, dict[str, float]]:
+        """Return the variances that cells borrow from each other now: by cell id, then metric."""
+        here = (
+            record
+            for record in self.records.values()
+            if record.hardware_key == self._run.hardware_key
+        )
+        begun = {id: undisturbed(cell.rounds) for id, cell in self.by_id.items()}
+        return borrowed_variances({**lenders(here), **begun}, self._suite.declaration.metrics)
 
     def ended(self) -> list[Record]:
         """Return the records of all cells, in order; each has one when measuring has ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -72,11 +72,8 @@ class Pairs:
             ]
             with session.measuring(runs):
                 records = PairedRuns(*measurers).run(self.retry)
-            before, after = (
-                FinishedRun(run.directory.path, tuple(found), tuple(run.finish(found)))
-                for run, found in zip(runs, records, strict=True)
-            )
-        return FinishedRun(after.path, after.records, after.stored, baseline=before)
+            before, after = (run.finish(found) for run, found in zip(runs, records, strict=True))
+        return replace(after, baseline=before)
 
     def _directory(
         self, session: Session, side: Literal["baseline", "candidate"]

@@ -39,6 +39,7 @@ from skymark.rundir.layout import MANIFEST, SUMS, new_run_id
 from skymark.rundir.mending import damaged_logs, damages, mend
 from skymark.rundir.newest import own_directory, point_at
 from skymark.rundir.writer_locks import sole_writer
+from skymark.statistics.borrowing import with_borrowed
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_store
 from skymark.store.store import Store
@@ -239,17 +240,19 @@ class OpenedRun:
     directory: RunDirectory
     storing: Storing
 
-    def finish(self, records: Sequence[Record]) -> list[Stored]:
-        """Write the end of the run, and return its copies in stores.
+    def finish(self, records: Sequence[Record]) -> FinishedRun:
+        """Write the end of the run, complete its copies in stores, and return it.
 
         Args:
-            records: records that need no reading.
+            records: records of the cells that were run here.
         """
-        announce = self.session.observer.stage
-        write_end(self.directory, self.session.plan, records)
+        session = self.session
+        announce = session.observer.stage
+        records = write_end(self.directory, session.plan, session.suite, records)
         for path in self.directory.oversized():
             announce(f"{self.directory.path / path} {TOO_LARGE}: it stays there alone")
-        return self.storing.finish(self.session.results.store_wait_s, announce)
+        stored = self.storing.finish(session.results.store_wait_s, announce)
+        return FinishedRun(self.directory.path, tuple(records), tuple(stored))
 
     def bring_other_parts(self, stores: Iterable[Store]) -> bool:
         """Fetch the parts of other workers from a store, if every cell has a record then.
@@ -286,19 +289,32 @@ class OpenedRun:
         return False
 
 
-def write_end(directory: RunDirectory, plan: Plan, records: Iterable[Record] = ()) -> None:
+def write_end(
+    directory: RunDirectory, plan: Plan, suite: Suite, records: Sequence[Record] = ()
+) -> list[Record]:
     """Write the manifest and the digests of a run that came to its end here.
 
-    Another shard may be missing.
+    Before, records are rewritten whose intervals borrow from other cells. Another shard may be
+    missing.
 
     Args:
         directory: of the run.
         plan: the run's.
+        suite: the suite that planned it.
         records: records that need no reading.
+
+    Returns:
+        The same records as they are now.
     """
     known = {record.cell_hash: record for record in records}
     cells = [planned.cell for planned in plan.cells]
     found = [known.get(cell.hash) or directory.record(cell) for cell in cells]
+    read = [record for record in found if record is not None]
+    metrics, deciding = suite.declaration.metrics, suite.deciding_metric
+    ended = with_borrowed(read, metrics, plan.bounds, deciding)
+    for before, after in zip(read, ended, strict=True):
+        if after != before:
+            directory.rewrite_record(after)
     # The files of a cell without a record are damaged, or another machine writes them.
     lost = [cell for cell, record in zip(cells, found, strict=True) if record is None]
     end = {
@@ -308,6 +324,8 @@ def write_end(directory: RunDirectory, plan: Plan, records: Iterable[Record] = (
     }
     directory.write_manifest(directory.manifest().model_copy(update=end))
     directory.write_sums({path for cell in lost for path in directory.result_paths(cell)})
+    rewritten = {record.cell_hash: record for record in ended}
+    return [rewritten[record.cell_hash] for record in records]
 
 
 def run_id_of(path: Path) -> str:

@@ -39,10 +39,10 @@ class Sweeps:
             measurer = session.measurer(opened.directory, cells=part, uploads=[opened.storing])
             with session.measuring([opened]):
                 records = run_sweeps(measurer, self.retry)
-            stored = opened.finish(records)
+            finished = opened.finish(records)
             if part is not None and opened.bring_other_parts(stores.values()):
-                stored = opened.finish(records)
-        return FinishedRun(path, tuple(records), tuple(stored))
+                finished = opened.finish(records)
+        return finished
 
 
 def run_sweeps(
@@ -60,7 +60,9 @@ def run_sweeps(
     plan, suite = measurer.plan, measurer.suite
     timed = None
     if plan.allotment is None:
-        measurer.is_enough = lambda cell, rounds: suite.is_enough(cell, rounds, measurer.effort)
+        measurer.is_enough = lambda cell, rounds: suite.is_enough(
+            cell, rounds, measurer.effort, borrowed.get(cell.id, {})
+        )
     else:
         timed = TimedSweeps(measurer, plan.allotment, clock)
     try:
@@ -68,6 +70,7 @@ def run_sweeps(
         least = measurer.effort.min_rounds
         left = [least - len(unfinished.rounds) for unfinished in measurer.open.by_id.values()]
         measurer.observer.planned(sum(max(0, rounds) for rounds in left))
+        borrowed = measurer.open.borrowed()
         for unfinished in list(measurer.open.by_id.values()):
             measurer.end_if_enough(unfinished.planned.cell)
         if timed is not None:
@@ -75,6 +78,7 @@ def run_sweeps(
         turn = 0
         while sweep := measurer.open.by_id.keys() if timed is None else timed.next():
             _measure_sweep(measurer, sweep, turn, timed)
+            borrowed = measurer.open.borrowed()
             turn += 1
     finally:
         measurer.close()

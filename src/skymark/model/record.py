@@ -261,6 +261,9 @@ class Record(Frozen):
     """The rule that ended its rounds; null if no round began."""
     metrics: dict[str, Figure] = Field(default_factory=dict)
     """Figures over the rounds that count, by name; empty unless the cell ended `ok`."""
+    borrowed_spreads: dict[str, NonNegative] = Field(default_factory=dict)
+    """Standard deviations of rounds on the log scale that intervals borrow from the run's other
+    cells, by metric; see `skymark.statistics.borrowing`."""
     verification: Verification | None = None
     conditions: dict[str, Setting] = Field(default_factory=dict)
     """Conditions of the numbers beyond the settings, such as the storage format."""

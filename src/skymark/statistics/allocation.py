@@ -17,6 +17,7 @@ from itertools import combinations
 from skymark.model.effort import Effort, Goal
 from skymark.model.metric import Metric
 from skymark.model.record import Stop
+from skymark.statistics.borrowing import lent_variances
 from skymark.statistics.difference import PRACTICAL, Verdict, difference
 from skymark.statistics.interval import figure_of, student_quantile
 
@@ -125,10 +126,12 @@ class Allocation:
         contests: dict[str, list[Standing]] = defaultdict(list)
         for cell in standings:
             contests[cell.contest].append(cell)
+        cells = [cell for contest in contests.values() for cell in contest]
+        lent = lent_variances({cell.name: cell.values for cell in cells})
         waiting: dict[Need, list[tuple[int, Standing]]] = defaultdict(list)
         stops: dict[str, Stop] = {}
         for contest in contests.values():
-            needs, ends = self._judged(contest)
+            needs, ends = self._judged(contest, lent)
             stops |= ends
             for need, cells in needs.items():
                 stops |= dict.fromkeys((cell.name for cell in cells), Stop.TIME)
@@ -149,9 +152,14 @@ class Allocation:
         return Sweep((), stops)
 
     def _judged(
-        self, contest: Sequence[Standing]
+        self, contest: Sequence[Standing], lent: Mapping[str, float]
     ) -> tuple[dict[Need, list[Standing]], dict[str, Stop]]:
-        """Return a contest's open cells by need, best first, and the rule that stops each other."""
+        """Return a contest's open cells by need, best first, and the rule that stops each other.
+
+        Args:
+            contest: cells that are compared.
+            lent: variances that cells borrow, by name.
+        """
         least = max(self.effort.min_rounds, 2)
         begun = [cell for cell in contest if cell.rounds >= (least if cell.open else 2)]
         # Cells with a round that lacks the metric cannot be compared.
@@ -167,7 +175,7 @@ class Allocation:
                 ends[cell.name] = Stop.ROUNDS
             elif cell.name in unknown:
                 needs[Need.PLACE].append(cell)
-            elif not self._is_narrow(cell):
+            elif not self._is_narrow(cell, lent.get(cell.name)):
                 few = cell.rounds < FEW_ROUNDS
                 needs[Need.PLACE if few else Need.INTERVAL].append(cell)
             elif cell.name in tied:
@@ -181,8 +189,8 @@ class Allocation:
         value = figure_of(cell.values, self.metric.scale).value
         return -value if self.metric.better == "higher" else value
 
-    def _is_narrow(self, cell: Standing) -> bool:
-        width = figure_of(cell.values, self.metric.scale).relative_half_width
+    def _is_narrow(self, cell: Standing, borrowed: float | None) -> bool:
+        width = figure_of(cell.values, self.metric.scale, borrowed).relative_half_width
         return width is not None and width <= self.effort.target_relative_interval
 
     def _is_behind(self, cell: Standing, best: Standing) -> bool:

@@ -13,7 +13,12 @@ from skymark.model.base import Frozen
 from skymark.model.effort import Effort
 from skymark.model.metric import Figure, Metric
 from skymark.model.record import Round, Stop
-from skymark.statistics.interval import CONFIDENCE, student_p_value, student_quantile
+from skymark.statistics.interval import (
+    CONFIDENCE,
+    sample_variance,
+    student_p_value,
+    student_quantile,
+)
 
 
 @dataclass(frozen=True)
@@ -157,12 +162,6 @@ def _on_scale(
 
 def _margin(centre: float | None, practical: float) -> float:
     return math.log1p(practical) if centre is None else practical * abs(centre)
-
-
-def sample_variance(values: Sequence[float]) -> float:
-    """Return the sample variance in floats; `statistics.variance` reckons in fractions."""
-    mean = fmean(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 PRACTICAL = 0.05

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Literal
 
 from skymark.model.effort import Effort
@@ -18,6 +18,9 @@ from skymark.model.metric import Figure, Metric, Scale
 from skymark.model.record import Round
 
 CONFIDENCE = 0.95
+
+BORROWED_DEGREES = 2.0
+"""Degrees of freedom that a borrowed variance counts as: as much as three rounds of the cell."""
 
 
 def student_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
@@ -40,7 +43,17 @@ def student_p_value(t: float, degrees: float) -> float:
     return float(2 * stdtr(degrees, -abs(t)))
 
 
-def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -> Figure:
+def sample_variance(values: Sequence[float]) -> float:
+    """Return the sample variance in floats; `statistics.variance` reckons in fractions."""
+    mean = fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+def estimate(
+    values: Sequence[float],
+    scale: Literal["log", "linear"] = "log",
+    borrowed: float | None = None,
+) -> Figure:
     """Return the mean of independent rounds with Student's 95 % interval.
 
     On the log scale the value is the geometric mean and the interval is symmetric as a ratio. It
@@ -48,9 +61,16 @@ def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -
     zero. Shares, which may be 0, and differences need the linear scale. Source: Fleming, Wallace,
     "How not to lie with statistics", CACM 29(3), 1986.
 
+    A borrowed variance is averaged with the rounds' own, weighted by degrees of freedom, which add
+    up. Source: the moderated variance of Smyth, "Linear models and empirical Bayes methods for
+    assessing differential expression in microarray experiments", Statistical Applications in
+    Genetics and Molecular Biology 3(1), 2004.
+
     Args:
         values: one per round; positive on the log scale.
         scale: the scale on which the values are assumed to be normal.
+        borrowed: variance of the rounds of other cells on that scale (`skymark.statistics.
+            borrowing`); None to use these rounds alone.
 
     Raises:
         ValueError: there is no value, or a value has no logarithm.
@@ -62,7 +82,12 @@ def estimate(values: Sequence[float], scale: Literal["log", "linear"] = "log") -
     centre = fmean(numbers)
     if len(numbers) < 2:
         return Figure(value=back(centre))
-    half = student_quantile(len(numbers) - 1) * stdev(numbers) / math.sqrt(len(numbers))
+    degrees, variance = len(numbers) - 1.0, sample_variance(numbers)
+    if borrowed is not None:
+        known = degrees * variance + BORROWED_DEGREES * borrowed
+        degrees += BORROWED_DEGREES
+        variance = known / degrees
+    half = student_quantile(degrees) * math.sqrt(variance / len(numbers))
     return Figure(value=back(centre), low=back(centre - half), high=back(centre + half))
 
 
@@ -85,22 +110,26 @@ def figures_of(rounds: Sequence[Round], metrics: Iterable[Metric]) -> dict[str, 
     return figures
 
 
-def figure_of(values: Sequence[float], scale: Scale) -> Figure:
+def figure_of(values: Sequence[float], scale: Scale, borrowed: float | None = None) -> Figure:
     """Return the mean of values, one per round, with its interval.
 
-    The log scale applies only if every value has a logarithm. An `exact` metric has no interval;
-    its value is the last.
+    The log scale applies only if every value has a logarithm; a borrowed variance applies only on
+    it. An `exact` metric has no interval; its value is the last.
     """
     if scale == "exact":
         return Figure(value=values[-1])
-    return estimate(values, "log" if scale == "log" and min(values) > 0 else "linear")
+    if scale == "log" and min(values) > 0:
+        return estimate(values, "log", borrowed)
+    return estimate(values, "linear")
 
 
-def is_precise_enough(rounds: Sequence[Round], metric: Metric, effort: Effort) -> bool:
+def is_precise_enough(
+    rounds: Sequence[Round], metric: Metric, effort: Effort, borrowed: float | None = None
+) -> bool:
     """Return whether a metric's interval is narrow enough, or the effort's rounds are used up.
 
-    Stopping at the first narrow interval makes 95 % a little optimistic; the effort's `min_rounds`
-    bounds the error. An `exact` metric needs one round.
+    Stopping at the first narrow interval favours cells with a small spread by luck; a borrowed
+    variance corrects it (docs/accuracy.md has the simulation). An `exact` metric needs one round.
     """
     if len(rounds) >= effort.max_rounds or (rounds and metric.scale == "exact"):
         return True
@@ -109,5 +138,5 @@ def is_precise_enough(rounds: Sequence[Round], metric: Metric, effort: Effort) -
     values = [round.metrics[metric.name] for round in rounds if metric.name in round.metrics]
     if len(values) < len(rounds):
         return False
-    width = figure_of(values, metric.scale).relative_half_width
+    width = figure_of(values, metric.scale, borrowed).relative_half_width
     return width is not None and width <= effort.target_relative_interval

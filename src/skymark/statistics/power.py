@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 from skymark.model.base import Frozen
-from skymark.statistics.difference import Contrast, UnpairedContrast, sample_variance
-from skymark.statistics.interval import CONFIDENCE, student_quantile
+from skymark.statistics.difference import Contrast, UnpairedContrast
+from skymark.statistics.interval import CONFIDENCE, sample_variance, student_quantile
 
 POWER = 0.8
 """Probability of a verdict that counts as enough (Cohen, "Statistical power analysis for the

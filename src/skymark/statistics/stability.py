@@ -39,6 +39,8 @@ class CheckedRounds:
     rounds: Sequence[Round]
     effort: Effort
     metric: Metric
+    borrowed: float | None = None
+    """Variance that the metric's interval borrows; see `skymark.statistics.borrowing`."""
 
     @cached_property
     def values(self) -> list[float]:
@@ -90,7 +92,7 @@ def no_interval(seen: CheckedRounds) -> StabilityWarning | None:
 
 def wide_interval(seen: CheckedRounds) -> StabilityWarning | None:
     """Warn of a metric known less precisely than the effort asks for."""
-    width = estimate(seen.values).relative_half_width
+    width = estimate(seen.values, "log", seen.borrowed).relative_half_width
     if width is None or width <= seen.effort.target_relative_interval:
         return None
     return StabilityWarning(

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
@@ -104,6 +105,9 @@ class Tuning:
     """The setting that names the user's own data; None for a suite that reads none."""
     measured_step: MeasuredStep | None = None
     """A training step that is measured in place of a known time; None if the suite has none."""
+
+
+NOTHING_BORROWED: Mapping[str, float] = MappingProxyType({})
 
 
 Row = dict[str, object]
@@ -265,14 +269,31 @@ class Suite(ABC):
 
     # Repetition and results
 
-    def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
+    def is_enough(
+        self,
+        cell: Cell,
+        rounds: Sequence[RoundResult],
+        effort: Effort,
+        borrowed: Mapping[str, float] = NOTHING_BORROWED,
+    ) -> bool:
         """Return whether a cell has enough rounds: the repetition policy.
 
-        By default rounds go on until the primary metric is precise enough, or the effort's rounds
+        By default rounds go on until the deciding metric is precise enough, or the effort's rounds
         end.
+
+        Args:
+            cell: the cell.
+            rounds: its rounds that count.
+            effort: bounds of the rounds.
+            borrowed: variances that its intervals borrow from other cells, by metric.
         """
         del cell
-        return is_precise_enough(rounds, self._deciding(rounds), effort)
+        metric = self.deciding_metric(rounds[-1].metrics if rounds else ())
+        return is_precise_enough(rounds, metric, effort, borrowed.get(metric.name))
+
+    def deciding_metric(self, metrics: Iterable[str]) -> Metric:
+        """Return the metric whose interval decides the number of rounds, given known metrics."""
+        return self.declaration.deciding(tuple(metrics))
 
     def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
         """Return the metrics over all rounds: by default their mean, with its interval."""
@@ -282,10 +303,8 @@ class Suite(ABC):
         self, rounds: Sequence[RoundResult], effort: Effort
     ) -> tuple[StabilityWarning, ...]:
         """Return the warnings about the figures of these rounds."""
-        return warnings_of(rounds, effort, self._deciding(rounds))
-
-    def _deciding(self, rounds: Sequence[RoundResult]) -> Metric:
-        return self.declaration.deciding(rounds[-1].metrics if rounds else ())
+        metric = self.deciding_metric(rounds[-1].metrics if rounds else ())
+        return warnings_of(rounds, effort, metric)
 
     def self_test(self) -> dict[str, str]:
         """Return the cost of the suite's own instrument on this machine: texts by title."""

@@ -10,15 +10,13 @@ from typing import ClassVar
 from skymark.model.effort import Effort
 from skymark.model.errors import DataError
 from skymark.model.machine import Platform
-from skymark.model.metric import Declaration, Figure
+from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, RoundResult, StabilityWarning
 from skymark.model.venv import WORKER, VenvSpec
-from skymark.statistics.interval import is_precise_enough
 from skymark.statistics.outcomes import interval_of
-from skymark.statistics.stability import warnings_of
-from skymark.suite.contract import DeviceLibrary, Row, Suite
+from skymark.suite.contract import NOTHING_BORROWED, DeviceLibrary, Row, Suite
 from skymark.suites.clip.cells import SUITE, planned_cells
 from skymark.suites.clip.datasets.choosing import chosen_sets, public_sets
 from skymark.suites.clip.guess import device_bytes
@@ -196,15 +194,25 @@ class ClipSuite(Suite):
             return None
         return device_bytes(known.sizes, specification.precision, specification.batch_size)
 
-    def is_enough(self, cell: Cell, rounds: Sequence[RoundResult], effort: Effort) -> bool:
+    def is_enough(
+        self,
+        cell: Cell,
+        rounds: Sequence[RoundResult],
+        effort: Effort,
+        borrowed: Mapping[str, float] = NOTHING_BORROWED,
+    ) -> bool:
         """Whether throughput is as precise as the effort asks: accuracy does not vary.
 
         A cell with features of an earlier cell has no throughput of its own.
         """
-        del cell
         if rounds and not any(ENCODE_RATE in one.metrics for one in rounds):
             return True
-        return is_precise_enough(rounds, self.declaration.metric(ENCODE_RATE), effort)
+        return super().is_enough(cell, rounds, effort, borrowed)
+
+    def deciding_metric(self, metrics: Iterable[str]) -> Metric:
+        """Return the throughput."""
+        del metrics
+        return self.declaration.metric(ENCODE_RATE)
 
     def figures(self, rounds: Sequence[RoundResult]) -> dict[str, Figure]:
         """Return the metrics over all rounds, with the task's main figure."""
@@ -229,10 +237,7 @@ class ClipSuite(Suite):
         """Return warnings about throughput over several rounds, and about accuracy that varied."""
         if len(rounds) < 2:
             return ()
-        return (
-            *warnings_of(rounds, effort, self.declaration.metric(ENCODE_RATE)),
-            *_varied(rounds),
-        )
+        return (*super().warnings(rounds, effort), *_varied(rounds))
 
 
 def preparation_of(cell: Cell) -> tuple[str, ...]:

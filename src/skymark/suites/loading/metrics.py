@@ -369,8 +369,9 @@ METHOD = (
     (
         "samples/s is the rate of the steady stream. It excludes each epoch's wait for the first "
         "batch and the batches that the queues hold then (workers × prefetch). It is the "
-        "geometric mean over rounds with Student's 95 % interval on the log scale. Percentiles "
-        "are over the waits of all rounds' streams."
+        "geometric mean over rounds with Student's 95 % interval on the log scale, whose variance "
+        "is in part that of the run's other cells. Percentiles are over the waits of all rounds' "
+        "streams."
     ),
     (
         "A restart is the mean wait for the first batch of an epoch after the warm-up. The rate "
