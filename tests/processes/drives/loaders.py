@@ -125,6 +125,24 @@ class ReordersOnResume(Honest):
     loader: ClassVar = ReordersRest
 
 
+class CountsFromTheResume(NumpyLoader):
+    """It resumes once: its next position counts from there."""
+
+    resumed = 0
+
+    def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
+        self.resumed = int(state)
+        return super().resume(epoch, state)
+
+    def state(self) -> bytes:
+        return str(int(super().state()) - self.resumed).encode()
+
+
+class ResumesOnce(Honest):
+    slug: ClassVar = "resumes-once"
+    loader: ClassVar = CountsFromTheResume
+
+
 class ForgetsEpoch(NumpyLoader):
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         order = self.order(epoch)[int(state) * self.job.batch_size :]

@@ -33,6 +33,7 @@ def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
         ("LosesOnResume", "resume", "16 elements were lost"),
         ("RepeatsOnResume", "resume", "16 elements came again"),
         ("ReordersOnResume", "resume", "order differs from that of the uninterrupted epoch"),
+        ("ResumesOnce", "resume", "96 elements came again"),
         ("ForgetsEpochOnResume", "ignored-epoch", "content of epoch 0"),
     ],
 )

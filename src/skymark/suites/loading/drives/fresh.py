@@ -50,6 +50,8 @@ class PassOrder:
     """Number of batches to skip (ability ``seek``), None for an ordinary epoch."""
     most: int | None = None
     """Most batches of the pass, None for all batches of the epoch."""
+    save_after: int | None = None
+    """Batches of the pass after which to save the position; None not to."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ class RemotePass:
     """Fault of the batches' devices, None without one."""
     arrival_fault: Cause | None = None
     """Fault of the first unusable batch."""
+    state: bytes | None = None
+    """The saved position; None if none was saved."""
 
 
 class FreshLoader:

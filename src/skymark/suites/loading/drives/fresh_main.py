@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -63,6 +63,10 @@ class Host:
         start = loader.epoch if state is None else partial(loader.resume, state=state)
         if order.skip is not None:
             start = partial(loader.seek, batches=order.skip)
+        saved: list[bytes] = []
+        if order.save_after is not None:
+            loader.will_be_saved(order.save_after)
+            start = partial(_saving, loader, start, order.save_after, saved)
         places: set[str] = set()
 
         def copy(batch: Batch) -> HostBatch:
@@ -84,7 +88,12 @@ class Host:
         end_ns = time.perf_counter_ns()
         done.transfer, done.work = transfer_of(loader), work_of(self.consumer)
         remote = RemotePass(
-            done, begin_ns, end_ns, places=frozenset(places), arrival_fault=arrivals.cause
+            done,
+            begin_ns,
+            end_ns,
+            places=frozenset(places),
+            arrival_fault=arrivals.cause,
+            state=saved[0] if saved else None,
         )
         if not isinstance(loader, MeshLoader):
             return remote
@@ -94,6 +103,20 @@ class Host:
         """Close the loader and the adapter."""
         self.loader.close()
         self.adapter.close()
+
+
+def _saving(
+    loader: Loader,
+    start: Callable[[int], Iterator[Batch]],
+    after: int,
+    saved: list[bytes],
+    epoch: int,
+) -> Iterator[Batch]:
+    """Yield a pass's batches, and save the position before the one after so many."""
+    for number, batch in enumerate(start(epoch), 1):
+        yield batch
+        if number == after:
+            saved.append(loader.state())
 
 
 class NoLoader(Loader):

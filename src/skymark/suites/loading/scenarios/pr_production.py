@@ -72,7 +72,8 @@ class Resuming(Determinism):
     """Scale and shift dense features by drawn amounts, stop half way, and go on elsewhere.
 
     A further epoch follows the measured ones; skymark saves its position half way. A new process
-    must deliver exactly the rest, in the same order. ``state_bytes`` and ``save_s`` are the cost of
+    must deliver exactly the rest, in the same order. It saves its own position half way through the
+    rest, and a third process must go on from there. ``state_bytes`` and ``save_s`` are the cost of
     saving; ``resume_import_s`` and ``resume_s`` (from opening the loader to its first batch) that
     of resuming.
     """
