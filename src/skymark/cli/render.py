@@ -433,18 +433,13 @@ def _template(path: Path | None) -> str | None:
 
 
 def _write(text: str, output: Path | None, next_step: str, notes: Sequence[str]) -> None:
-    from skymark.plain_files import write_whole
+    from skymark.plain_files import named_by_user, write_whole
 
     for sentence in notes:
         note(sentence)
     if output is None:
         print_plain(text.rstrip("\n"))
         return
-    try:
+    with named_by_user(output):
         write_whole(output, text.encode())
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {output}: {error.strerror}; name a file in a directory that can be "
-            "written"
-        ) from error
     note(f"written to {output}; next: {next_step.replace('FILE', str(output))}")

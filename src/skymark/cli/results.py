@@ -218,6 +218,7 @@ def export(
     Exit status: 0 all is written (a store's files were read back and compared); 1 a store lacks
     something; 2 nothing was written.
     """
+    from skymark.plain_files import named_by_user
     from skymark.report import export as exporting
     from skymark.report.pytest_benchmark import FORMAT
     from skymark.store.kinds import is_address, known_addresses
@@ -241,12 +242,8 @@ def export(
             f"--to {to} must end in .csv or .parquet, be {FORMAT}{others}, or name a store: "
             f"{known_addresses()}"
         )
-    try:
+    with named_by_user(Path(to)):
         getattr(exporting, WRITERS[kind])(run, Path(to))
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {to}: {error.strerror}; name a file in a directory that can be written"
-        ) from error
     _print_written([Path(to)], json=json)
     return 0
 

@@ -13,12 +13,10 @@ from cyclopts import Parameter
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.tables import Json
 from skymark.model.errors import UsageError
-from skymark.model.sizes import count_of
+from skymark.model.sizes import count_of, some_of
 
 if TYPE_CHECKING:
     from skymark.store.storing import Stored
-
-NAMED_FILES = 5
 
 
 def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
@@ -32,9 +30,7 @@ def say_what_was_stored(stored: Iterable[Stored], path: Path) -> None:
             )
             note(". ".join(part for part in (read, one.note) if part))
             continue
-        named = ", ".join(one.missing[:NAMED_FILES])
-        more = len(one.missing) - NAMED_FILES
-        lacking = f" ({named}{f' and {more} more' if more > 0 else ''})" if named else ""
+        lacking = f" ({some_of(one.missing)})" if one.missing else ""
         say(
             f"NOT stored in {one.url}{lacking}: {one.problem}\n"
             f"  everything is in {path}; finish with: "

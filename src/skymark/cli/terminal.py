@@ -17,11 +17,8 @@ from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sent_files import SentFiles
 from skymark.cloud.source import Source
 from skymark.model.errors import GateError, UsageError
-from skymark.model.sizes import count_of
+from skymark.model.sizes import count_of, some_of
 from skymark.report.text import size
-
-SHOWN = 5
-"""Names that a line has."""
 
 
 class Terminal(Callbacks):
@@ -60,7 +57,7 @@ class Terminal(Callbacks):
     def sends(self, source: Source) -> None:
         """Print which named files a machine gets, and which files stay here."""
         if count := len(source.named.files):
-            names = _some(list(source.named.files))
+            names = some_of(list(source.named.files))
             say(f"sends {count_of(count, 'named file')}, {size(source.size_bytes)}: {names}")
         _say_what_stays(source.left)
         for word in self._command:
@@ -110,16 +107,11 @@ class Terminal(Callbacks):
 def _say_what_stays(left: SentFiles) -> None:
     if left.untracked:
         say(
-            f"not sent, because git does not track them: {_some(left.untracked)}; use `git add`, "
+            f"not sent, because git does not track them: {some_of(left.untracked)}; use `git add`, "
             "or --sync for files that the job needs"
         )
     if left.links:
-        say(f"not sent, because they are links to other files, or no files: {_some(left.links)}")
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+        say(f"not sent, because they are links to other files, or no files: {some_of(left.links)}")
 
 
 class Hangup:

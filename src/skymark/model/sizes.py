@@ -1,6 +1,8 @@
-"""Sizes and counts in words. Sizes are decimal, as disks, networks and packages count."""
+"""Sizes, counts and lists in words. Sizes are decimal, as disks, networks and packages count."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -8,6 +10,12 @@ UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 def count_of(number: int, thing: str) -> str:
     """Return a number of things: ``1 cell``, ``2 cells``."""
     return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """Return names in a line, the first few of many: ``a, b and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def size_text(size_bytes: float) -> str:

@@ -14,6 +14,7 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
+from skymark.model.sizes import some_of
 from skymark.report.judgement import Judged, Judgement, NamedCell, judge
 from skymark.report.ranking_table import ByElement
 from skymark.report.text import duration, noun_of
@@ -399,9 +400,7 @@ def _python(before: Run, after: Run) -> str | None:
 def _cells(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
     changed = [one.cell.id for one, other in pairs if one.cell_hash != other.cell_hash]
     if changed:
-        named = ", ".join(changed[:NAMED_CELLS])
-        more = f" and {len(changed) - NAMED_CELLS} more" if len(changed) > NAMED_CELLS else ""
-        yield f"the settings or definition of {named}{more} differ"
+        yield f"the settings or definition of {some_of(changed, NAMED_CELLS)} differ"
 
 
 EFFORT_WORDS = {

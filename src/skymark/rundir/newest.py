@@ -12,6 +12,7 @@ from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.plan import Plan
 from skymark.model.requests import DEFAULT_RESULTS
+from skymark.model.sizes import some_of
 from skymark.rundir.layout import MANIFEST, name_in_id
 from skymark.rundir.reader import read_manifest
 
@@ -87,10 +88,9 @@ def unfinished_run(plan: Plan, within: Path = DEFAULT_RESULTS, *, paired: bool =
         if manifest.plan_hash == plan.hash and paired == (pair is not None):
             return path
         others.append(os.fspath(path))
-    more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
     there = (
-        f"; unfinished runs of other plans: {', '.join(others[:NAMED])}{more}. Give the options of "
-        "their first start"
+        f"; unfinished runs of other plans: {some_of(others, NAMED)}. Give the options of their "
+        "first start"
         if others
         else "; leave out --resume, or name a run with --output"
     )

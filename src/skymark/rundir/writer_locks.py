@@ -29,28 +29,36 @@ def sole_writer(
     """
     from filelock import FileLock, Timeout
 
+    with _made(path):
+        lock = FileLock(path / LOCK, thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            if not wait:
+                raise RunDirectoryError(
+                    f"another skymark run is writing to {path}; wait for it and add --resume, "
+                    "or choose another --output"
+                ) from error
+            announce(f"waiting: another skymark run is writing to {path}")
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _made(path: Path) -> Iterator[None]:
+    """Make a run's directory if it is absent, and explain a refused lock in it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path / LOCK, thread_local=False)
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        if not wait:
-            raise RunDirectoryError(
-                f"another skymark run is writing to {path}; wait for it and add --resume, "
-                "or choose another --output"
-            ) from error
-        announce(f"waiting: another skymark run is writing to {path}")
-        lock.acquire()
+        yield
     except FileExistsError as error:
         raise RunDirectoryError(f"{path} is a file; choose another --output") from error
     except OSError as error:
         raise RunDirectoryError(
             f"cannot write to {path}: {error.strerror}; choose another --output"
         ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 TURN = f"{LOCK}.turn"
@@ -98,15 +106,8 @@ def joint_writer(
     Raises:
         RunDirectoryError: it is a file, is not writable, or lies on a file system without locks.
     """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
+    with _made(path):
         descriptor = _open(path / LOCK)
-    except FileExistsError as error:
-        raise RunDirectoryError(f"{path} is a file; choose another --output") from error
-    except OSError as error:
-        raise RunDirectoryError(
-            f"cannot write to {path}: {error.strerror}; choose another --output"
-        ) from error
     try:
         _join(path, descriptor, announce)
         yield JointWriter(path, descriptor)

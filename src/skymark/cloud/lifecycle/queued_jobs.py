@@ -41,6 +41,7 @@ from skymark.execute.planner import write_plan
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
+from skymark.model.sizes import some_of
 
 IN_FLIGHT = 4
 """Requests at once. SkyPilot's API server on a user's machine keeps four workers for requests such
@@ -156,9 +157,6 @@ def _take_back(
         with suppress(SkymarkError):
             granted(name, queue.result(one))
 
-
-NAMED = 5
-"""Groups that a message names; the rest is counted."""
 
 Tell = Callable[[str], None]
 """Shows a line of progress."""
@@ -397,8 +395,6 @@ def _until_s(quoted: Quoted) -> int:
 def _left(named: Mapping[str, SlotJob], queued: Mapping[str, MachineJob]) -> str:
     """Return a sentence on queued jobs and missing groups."""
     left = [job.groups[0] for name, job in named.items() if name not in queued]
-    shown = ", ".join(left[:NAMED])
-    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
     numbers = " ".join(str(job.number) for job in queued.values())
     there = f"in the queue: jobs {numbers}" if queued else "no job is in the queue"
-    return f"{there}; not in it: {shown}{more}; run the same command again to submit them"
+    return f"{there}; not in it: {some_of(left)}; run the same command again to submit them"

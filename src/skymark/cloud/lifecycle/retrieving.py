@@ -39,7 +39,7 @@ from skymark.model.errors import (
     UsageError,
 )
 from skymark.model.sizes import count_of, size_text
-from skymark.plain_files import LARGEST_FILE_BYTES
+from skymark.plain_files import LARGEST_FILE_BYTES, sync_directory
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import FOLDERS, MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
 
@@ -230,11 +230,7 @@ def _put_in_place(whole: Path, directory: Path, *, better: bool) -> None:
         for path in sorted(paths, key=lambda path: path in {MANIFEST, SUMS}):
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             (whole / path).replace(directory / path)
-    parent = os.open(directory.parent, os.O_RDONLY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+    sync_directory(directory.parent)
 
 
 def _unequal(

@@ -30,6 +30,7 @@ from skymark.cloud.sky.internals import (
     lambda_prices_usd,
 )
 from skymark.cloud.waiting import in_background
+from skymark.model.sizes import some_of
 
 FETCHED = ("gcp", "lambda", "vast")
 """Clouds whose prices are fetched where there are none at all: the machine kinds are for them."""
@@ -68,10 +69,8 @@ def prices_for(
                 except Exception as error:  # of a provider's part of SkyPilot: others may do
                     problems[name] = f"{name}: {short(error)}"
     if unknown:
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        problems["unknown"] = (
-            f"{next(iter(unknown))}{more}: the catalogue's price is no amount above 0"
-        )
+        named = some_of([*unknown], 1)
+        problems["unknown"] = f"{named}: the catalogue's price is no amount above 0"
     if not offers:
         raise CatalogueError(_why_none(task, asked, problems, catalogued))
     ordered = sorted(

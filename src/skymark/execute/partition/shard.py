@@ -20,7 +20,7 @@ from skymark.execute.rank import ALONE, Rank, ReplicaRank
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import PlannedCell
-from skymark.model.sizes import count_of
+from skymark.model.sizes import count_of, some_of
 
 
 class Item(Frozen):
@@ -268,8 +268,7 @@ def name_of(place: WorkerPlace, split: Split) -> str:
 
 def named_keys(keys: Sequence[str]) -> str:
     """Return keys as a line names them: the first few, and how many more."""
-    more = len(keys) - MOST_KEYS
-    return ", ".join(keys[:MOST_KEYS]) + (f" and {more} more" if more > 0 else "")
+    return some_of(keys, MOST_KEYS)
 
 
 def _weighing(split: Split, items: Sequence[Item]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
+from skymark.model.sizes import some_of
 from skymark.store.wandb.client import Client, TimeLimits, python_module, run_bounded
 from skymark.store.wandb.content import LINK, RunContent, home_of, wandb_id
 
@@ -24,7 +25,6 @@ Place = tuple[str | None, str]
 """Entity, if it is known, and project."""
 
 TAIL_CHARACTERS = 500
-NAMED = 5
 SUMMARY_PATIENCE_S = 15.0
 """A server may take a moment to show the figures that it has been sent."""
 POLL_S = 0.5
@@ -185,10 +185,7 @@ def _compare(content: RunContent, entries: Mapping[str, Mapping[str, Any]], rece
         if other or not copy.is_file() or copy.read_bytes() != data:
             lacking.append(path)
     if lacking:
-        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
-        raise IncompleteError(
-            f"W&B: the artifact lacks, or differs in, {', '.join(lacking[:NAMED])}{more}"
-        )
+        raise IncompleteError(f"W&B: the artifact lacks, or differs in, {some_of(lacking)}")
 
 
 def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str, Any]:
