@@ -235,10 +235,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         words = take_loudness(sys.argv[1:] if arguments is None else arguments)
         add_suites(words)
+        console = None
         if asks_for_help(words):
-            words = show_help(words)
+            from rich.console import Console
+
+            words, console = show_help(words), Console()  # as wide as the terminal is now
         result = app(
             in_own_words(words, lambda name: name in app),
+            console=console,
             exit_on_error=False,
             print_error=False,
             result_action="return_value",

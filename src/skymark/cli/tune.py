@@ -130,10 +130,9 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             name=("--grid", "--try"),
             group=HOW,
             metavar="NAME=VALUE,VALUE...",
-            help="Values to try for a setting of `skymark run --set`, such as workers=2,4,8, in "
-            "place of the usual ones. For your own loader: values of a parameter, such as "
-            "decode=pillow,turbo; its other parameters are tried, too. A setting with one value, "
-            "such as --workers 4, stays.",
+            help="Values to try for a setting, such as workers=2,4,8, in place of the usual ones; "
+            "for a parameter of your own loader, beside the usual ones of others. A setting with "
+            "one value, such as --workers 4, stays.",
         ),
     ] = (),
     effort: Annotated[
