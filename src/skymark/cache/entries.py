@@ -64,7 +64,7 @@ OF_RUNS = {"data set", "index", "pixel map", "venv", "revision"}
 FINGERPRINT = re.compile(r"^(?P<title>.+?)-(?P<fingerprint>[0-9a-f]{12,32})(?P<form>--?[\w-]+)?$")
 
 
-class Entry(Frozen):
+class CacheEntry(Frozen):
     """Current state of a directory of the cache."""
 
     path: Path
@@ -81,7 +81,7 @@ class Entry(Frozen):
     sealed: bool = False
 
 
-def entries(root: Path) -> Iterator[Entry]:
+def entries(root: Path) -> Iterator[CacheEntry]:
     """Yield all entries below a root, kind by kind, by name."""
     for folder, kind in FOLDERS.items():
         for path in sorted((root / folder).glob("*")):
@@ -137,7 +137,7 @@ def size_of(path: Path) -> int:
     return total
 
 
-def _entry(root: Path, path: Path, kind: str) -> Entry | None:
+def _entry(root: Path, path: Path, kind: str) -> CacheEntry | None:
     try:
         used_s = path.stat().st_mtime
     except OSError:
@@ -145,7 +145,7 @@ def _entry(root: Path, path: Path, kind: str) -> Entry | None:
     match = FINGERPRINT.match(path.stem if path.is_file() else path.name)
     manifest = read_manifest(path) if kind in {"prepared", "converted"} else None
     title = path.name if match is None else f"{match['title']}{match['form'] or ''}"
-    return Entry(
+    return CacheEntry(
         path=path,
         name=str(path.relative_to(root)),
         kind=kind,
@@ -205,7 +205,7 @@ def clean(
         yield _clean_one(root, entry, dry=dry)
 
 
-def _clean_one(root: Path, entry: Entry, *, dry: bool) -> Cleaned:
+def _clean_one(root: Path, entry: CacheEntry, *, dry: bool) -> Cleaned:
     done = Cleaned(name=entry.name, size_bytes=entry.size_bytes)
     if entry.lease is not None:
         return done.model_copy(update={"kept": entry.lease})
@@ -233,7 +233,7 @@ def _sweep(root: Path) -> Iterator[Cleaned]:
                 yield Cleaned(name=str(path.relative_to(root)), size_bytes=0)
 
 
-def _size(there: list[Entry], name: str) -> int:
+def _size(there: list[CacheEntry], name: str) -> int:
     return next((entry.size_bytes for entry in there if entry.name == name), 0)
 
 

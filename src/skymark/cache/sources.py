@@ -367,7 +367,7 @@ WRONG = "wrong rows"
 GONE = "No such file or directory: {}"
 
 
-class Change(Frozen):
+class SourceChange(Frozen):
     """Change of a source."""
 
     message: str
@@ -377,7 +377,7 @@ class Change(Frozen):
     action: str
 
 
-def changes(sources: Iterable[Source]) -> Iterator[Change]:
+def changes(sources: Iterable[Source]) -> Iterator[SourceChange]:
     """Yield the changes of sources since skymark looked at them."""
     ask = cache(parquet_tables)  # a data set of the Hub has many files
     for source in sources:
@@ -405,14 +405,14 @@ def is_local(source: Source) -> bool:
     return not is_web(source.address) and hub_file(source.address) is None
 
 
-def _away(source: Source, error: CacheError) -> Change:
+def _away(source: Source, error: CacheError) -> SourceChange:
     if not is_local(source):
-        return Change(
+        return SourceChange(
             message=WRONG,
             text=f"{source.address} is away ({error})",
             action="look again when it is there; what was built of it can be read meanwhile",
         )
-    return Change(
+    return SourceChange(
         message=GONE.format(Path(source.address).name),
         text=f"{source.address} is gone or cannot be looked at; it had {_state(source)}",
         action="put it back, with its time (cp -p, rsync -t), or build again from where it is now; "
@@ -420,16 +420,16 @@ def _away(source: Source, error: CacheError) -> Change:
     )
 
 
-def _changed(source: Source, now: Source) -> Change:
+def _changed(source: Source, now: Source) -> SourceChange:
     again = "build it again; jobs with the new source do not take this one"
     cut_off = "if it was cut off, copy it again, with its time (cp -p, rsync -t)"
     if source.size_bytes and now.size_bytes is not None and now.size_bytes < source.size_bytes:
-        return Change(
+        return SourceChange(
             message=WRONG,
             text=f"{source.address} is shorter: it has {_state(now)}, and had {_state(source)}",
             action=f"{cut_off}; else {again}",
         )
-    return Change(
+    return SourceChange(
         message=WRONG,
         text=f"{source.address} has changed: it has {_state(now)}, and had {_state(source)}",
         action=again,

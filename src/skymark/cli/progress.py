@@ -23,7 +23,7 @@ from rich.text import Text
 from skymark.cli.caller import is_quiet, is_verbose
 from skymark.model.metric import Declaration
 from skymark.model.record import Cell, Record, Round, Status
-from skymark.report.progress import Standing
+from skymark.report.progress import LiveStanding
 from skymark.report.terminal import STYLES
 
 
@@ -63,7 +63,7 @@ def time_left_s(expected_s: float, elapsed_s: float, completed: float, total: fl
 class LiveProgress(Progress):
     """A progress bar below a table of the present figures."""
 
-    standing: Standing | None = None
+    standing: LiveStanding | None = None
 
     def get_renderables(self) -> Iterable[RenderableType]:
         """Yield the table, once it has a row, and the bar."""
@@ -93,7 +93,7 @@ class ProgressObserver:
         self, console: Console, expected_s: float, declaration: Declaration | None = None
     ) -> None:
         self._console = console
-        self._standing = None if declaration is None else Standing(declaration)
+        self._standing = None if declaration is None else LiveStanding(declaration)
         self._progress = LiveProgress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),

@@ -15,7 +15,7 @@ from skymark.cli.tables import plain_stream
 from skymark.cloud import Callbacks, InterruptAnswer, Quoted
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sent_files import SentFiles
-from skymark.cloud.source import Source
+from skymark.cloud.source import SentSource
 from skymark.model.errors import GateError, UsageError
 from skymark.model.sizes import count_of, some_of
 from skymark.report.text import size
@@ -54,7 +54,7 @@ class Terminal(Callbacks):
         if not is_quiet():
             self._tell(text)
 
-    def sends(self, source: Source) -> None:
+    def sends(self, source: SentSource) -> None:
         """Print which named files a machine gets, and which files stay here."""
         if count := len(source.named.files):
             names = some_of(list(source.named.files))

@@ -21,7 +21,7 @@ TIMEOUT_S = 120.0
 """Time limit of providers, once for credentials and once for machines."""
 
 
-class State(StrEnum):
+class ProviderState(StrEnum):
     """Set-up state of a provider: absent, credentials, enabled."""
 
     ENABLED = "enabled"
@@ -35,7 +35,7 @@ class Provider(Frozen):
     """A provider and its requirements."""
 
     name: str
-    state: State
+    state: ProviderState
     access: Access | None
     """None for a provider without a kind of machine."""
 
@@ -52,7 +52,7 @@ class Checkup(Frozen):
     @property
     def all_well(self) -> bool:
         """Whether a provider is enabled, no machine is left over, and no query failed."""
-        enabled = any(one.state is State.ENABLED for one in self.providers)
+        enabled = any(one.state is ProviderState.ENABLED for one in self.providers)
         return enabled and not self.machines and not self.problems
 
 
@@ -93,16 +93,20 @@ def providers(enabled: frozenset[str] | None, variables: Mapping[str, str]) -> t
         for one in ACCESS
     ]
     others = (enabled or frozenset()) - {one.provider for one in ACCESS}
-    further = [Provider(name=name, state=State.ENABLED, access=None) for name in sorted(others)]
+    further = [
+        Provider(name=name, state=ProviderState.ENABLED, access=None) for name in sorted(others)
+    ]
     return (*known, *further)
 
 
-def _state(access: Access, enabled: frozenset[str] | None, variables: Mapping[str, str]) -> State:
+def _state(
+    access: Access, enabled: frozenset[str] | None, variables: Mapping[str, str]
+) -> ProviderState:
     if enabled is not None and access.provider in enabled:
-        return State.ENABLED
+        return ProviderState.ENABLED
     if not access.found(variables):
-        return State.ABSENT
-    return State.UNKNOWN if enabled is None else State.NOT_WORKING
+        return ProviderState.ABSENT
+    return ProviderState.UNKNOWN if enabled is None else ProviderState.NOT_WORKING
 
 
 def bounded(what: str, call: Callable[[], T], timeout_s: float) -> T:

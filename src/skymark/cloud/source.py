@@ -63,7 +63,7 @@ UNUSED_DAYS = 30
 
 
 @dataclass(frozen=True)
-class Source:
+class SentSource:
     """Directory to send, with additional named files."""
 
     directory: Path | None = None
@@ -84,7 +84,7 @@ def source_directory() -> Path:
     return made_directory(own_files().files)
 
 
-def source_with(names: Sequence[Path]) -> Source:
+def source_with(names: Sequence[Path]) -> SentSource:
     """Return a directory with skymark's own files and the files of local paths.
 
     Raises:
@@ -94,7 +94,9 @@ def source_with(names: Sequence[Path]) -> Source:
     return _source(own_files(), named_files(names, Path.cwd()))
 
 
-def source_for(plans: Iterable[Plan], files: Sequence[Path], *, with_source: bool = True) -> Source:
+def source_for(
+    plans: Iterable[Plan], files: Sequence[Path], *, with_source: bool = True
+) -> SentSource:
     """Return the files for a job of some plans: named files, and files that the plans read.
 
     Args:
@@ -118,10 +120,10 @@ def source_for(plans: Iterable[Plan], files: Sequence[Path], *, with_source: boo
     names = [*files, *(path for path in needed if path.is_file())]
     if names:
         return source_with(names)
-    return Source(left=own_files()) if with_source else Source()
+    return SentSource(left=own_files()) if with_source else SentSource()
 
 
-def source_of_job(directory: Path | None, names: Sequence[Path]) -> Source:
+def source_of_job(directory: Path | None, names: Sequence[Path]) -> SentSource:
     """Return a directory with the files of a user's own directory and of named paths.
 
     Raises:
@@ -183,11 +185,11 @@ def commit() -> str:
     return "" if state is None else f"{state.commit}{'-dirty' if state.dirty else ''}"
 
 
-def _source(own: SentFiles, named: SentFiles) -> Source:
+def _source(own: SentFiles, named: SentFiles) -> SentSource:
     whole = merged(own, named)
     directory = made_directory(whole.files)
     sizes = ((directory / name).stat().st_size for name in named.files)
-    return Source(directory, named, sum(sizes), whole)
+    return SentSource(directory, named, sum(sizes), whole)
 
 
 def _require_sendable(path: Path, named: Sequence[Path], *, with_source: bool) -> None:

@@ -49,7 +49,7 @@ class Measure(Frozen):
     log: Path = OWN_OUTPUT
 
 
-class Judge(Frozen):
+class JudgeRound(Frozen):
     """Judge a round that another worker measured."""
 
     do: Literal["judge"] = "judge"
@@ -88,7 +88,7 @@ class End(Frozen):
     do: Literal["end"] = "end"
 
 
-Request = Begin | Prepare | Measure | Judge | See | Go | End
+Request = Begin | Prepare | Measure | JudgeRound | See | Go | End
 
 # From the worker to the engine
 
@@ -172,7 +172,7 @@ class Serving(Frozen):
     """Reason why the parent could not fork and serves one request itself."""
 
 
-class Ended(Frozen):
+class WorkerEnded(Frozen):
     """The worker that was forked has ended."""
 
     told: Literal["ended"] = "ended"
@@ -182,12 +182,12 @@ class Ended(Frozen):
 
 REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="do")])
 EVENTS: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
-NEWS: TypeAdapter[Serving | Ended] = TypeAdapter(
-    Annotated[Serving | Ended, Field(discriminator="told")]
+NEWS: TypeAdapter[Serving | WorkerEnded] = TypeAdapter(
+    Annotated[Serving | WorkerEnded, Field(discriminator="told")]
 )
 
 
-def line_of(message: Request | Event | Serve | Serving | Ended) -> str:
+def line_of(message: Request | Event | Serve | Serving | WorkerEnded) -> str:
     """Return a message as one line of JSON with a newline.
 
     Null fields are omitted, because a worker of an earlier revision may not know them.

@@ -24,8 +24,8 @@ from skymark.execute.messages import (
     Event,
     Failed,
     Go,
-    Judge,
     Judged,
+    JudgeRound,
     Measure,
     Measured,
     Prepare,
@@ -292,7 +292,7 @@ class WorkerProcess:
             WorkerError: it failed, died or took too long.
         """
         self._output.turn_to(log)
-        self._request(Judge(cell=cell, claim=claim, evidence=evidence, seen=seen))
+        self._request(JudgeRound(cell=cell, claim=claim, evidence=evidence, seen=seen))
         judged = self._await(Judged, timeout_s)
         return judged.verification
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from skymark.execute.messages import NEWS, Begin, Ended, Serve, Serving, line_of
+from skymark.execute.messages import NEWS, Begin, Serve, Serving, WorkerEnded, line_of
 from skymark.machine.children import PARENT_VARIABLE, absolute_path, worker_variables
 from skymark.machine.private_directory import closed_umask
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
@@ -307,7 +307,7 @@ class WorkerParent:
         self._worker = ForkedWorker(self)
         return self._worker
 
-    def news(self, timeout_s: float) -> Serving | Ended | None:
+    def news(self, timeout_s: float) -> Serving | WorkerEnded | None:
         """Return its next message; None if none comes in time.
 
         Raises:
@@ -397,7 +397,7 @@ class ForkedWorker:
                     self._serving = told
                     self.parent.obstacle = told.obstacle
                     self.parent.has_forked = told.obstacle is None
-                case Ended():
+                case WorkerEnded():
                     self.returncode = told.code
                 case None:
                     break

@@ -28,12 +28,11 @@ from skymark.execute.messages import (
     REQUESTS,
     Begin,
     End,
-    Ended,
     Event,
     Failed,
     Go,
-    Judge,
     Judged,
+    JudgeRound,
     Measure,
     Measured,
     Prepare,
@@ -46,6 +45,7 @@ from skymark.execute.messages import (
     Serving,
     TimedRegionBegins,
     TimedRegionEnds,
+    WorkerEnded,
     line_of,
 )
 from skymark.execute.seen_devices import SeenDevices
@@ -118,9 +118,9 @@ class Parent:
             os.close(asked.receive)
             os.close(asked.send)
             _, status = os.waitpid(pid, 0)
-            self._tell(Ended(code=os.waitstatus_to_exitcode(status)))
+            self._tell(WorkerEnded(code=os.waitstatus_to_exitcode(status)))
 
-    def _tell(self, news: Serving | Ended) -> None:
+    def _tell(self, news: Serving | WorkerEnded) -> None:
         self._control.send(line_of(news).encode())
 
 
@@ -206,7 +206,7 @@ class WorkerSession:
 
     def serve(self) -> None:
         """Work until the engine sends `End` or is gone."""
-        while isinstance(request := self.channel.receive(), (Prepare, Measure, Judge, See)):
+        while isinstance(request := self.channel.receive(), (Prepare, Measure, JudgeRound, See)):
             print_into(self.output)
             try:
                 match request:
@@ -215,7 +215,7 @@ class WorkerSession:
                         self.channel.send(Prepared())
                     case Measure():
                         self.measure(request)
-                    case Judge():
+                    case JudgeRound():
                         self.judge(request)
                     case See():
                         self.see(request)
@@ -232,7 +232,7 @@ class WorkerSession:
         versions = self.works.versions()
         self.channel.send(Measured(result=result, versions=versions, evidence=region.evidence))
 
-    def judge(self, request: Judge) -> None:
+    def judge(self, request: JudgeRound) -> None:
         """Judge one round and send the verdict."""
         verdict = self.works.judge(request.cell, request.claim, request.evidence, request.seen)
         self.channel.send(Judged(verification=verdict))

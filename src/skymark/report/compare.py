@@ -82,7 +82,7 @@ class CellComparison(NamedCell):
         return any(one.regressed and one.difference is not None for one in self.metrics)
 
 
-class Comparison(Frozen):
+class RunComparison(Frozen):
     """Two runs side by side."""
 
     before: str
@@ -131,7 +131,7 @@ class Comparison(Frozen):
 
 def compare_runs(
     before: Run, after: Run, *, across: Collection[Across] = (), practical: float | None = None
-) -> Comparison:
+) -> RunComparison:
     """Compare two runs of the same cells.
 
     Two sides of a pair are compared pair by pair. Their versions may differ, because each revision
@@ -192,7 +192,7 @@ def compare_runs(
         by_element=ByElement(declaration, before.directory, after.directory, by_element),
         applies=applies,
     )
-    return Comparison(
+    return RunComparison(
         before=before.manifest.run_id,
         after=after.manifest.run_id,
         noun=noun_of(after.declaration),
@@ -257,7 +257,7 @@ def _applies(declaration: Declaration, metric: Metric, before: Record, after: Re
     return metric.name not in {primary, other} or kinds == {metric.name}
 
 
-def gate(comparison: Comparison, *, counts_lost: bool = True) -> None:
+def gate(comparison: RunComparison, *, counts_lost: bool = True) -> None:
     """Say no to a regression, and to cells of which nothing tells that they are no worse.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from skymark.report.compare import CellComparison, Comparison
+from skymark.report.compare import CellComparison, RunComparison
 from skymark.report.markdown import markdown, markdown_table
 from skymark.report.text import MISSING, plain, significant, writer
 from skymark.statistics.difference import Verdict
@@ -33,7 +33,7 @@ STYLES = {
 }
 
 
-def print_comparison(comparison: Comparison, console: Console) -> None:
+def print_comparison(comparison: RunComparison, console: Console) -> None:
     """Print two runs side by side, what else differs between them, and a summary line."""
     console.print(Text(f"{plain(comparison.before)} → {plain(comparison.after)}", style="bold"))
     for remark in comparison.differs:
@@ -68,14 +68,14 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         console.print(Text(_more_rounds(comparison), style="dim"))
 
 
-def _pairs(comparison: Comparison) -> str:
+def _pairs(comparison: RunComparison) -> str:
     """Return the number of pairs that verdicts rest on."""
     counts = sorted({cell.pairs for cell in comparison.cells if cell.pairs})
     many = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:]))) or "no"
     return f"measured in turn: {many} pairs of rounds a cell, each of which gives one ratio"
 
 
-def _more_rounds(comparison: Comparison) -> str:
+def _more_rounds(comparison: RunComparison) -> str:
     """Return the numbers of rounds that settle half, and all, of the open verdicts."""
     found = sorted(
         one.more_rounds
@@ -100,7 +100,7 @@ def is_open(one: MetricComparison) -> bool:
     return one.difference is not None and one.difference.verdict is Verdict.INCONCLUSIVE
 
 
-def counts(comparison: Comparison) -> str:
+def counts(comparison: RunComparison) -> str:
     """Return the number of verdicts, in the words of the metrics."""
     words = {one.name: _words(one) for one in comparison.metrics}
     ordered = [words[one.name][verdict] for verdict in Verdict for one in comparison.metrics]
@@ -162,7 +162,7 @@ ENDS = 1_000
 """Characters reserved for the end of a table and the text after it."""
 
 
-def comparison_markdown(comparison: Comparison, longest: int = LONGEST) -> str:
+def comparison_markdown(comparison: RunComparison, longest: int = LONGEST) -> str:
     """Return a comparison as Markdown of bounded length; what changed comes first.
 
     Args:
@@ -196,7 +196,7 @@ def _cells(number: int) -> str:
     return "1 cell" if number == 1 else f"{number} cells"
 
 
-def _head(comparison: Comparison, changed: int) -> Iterator[str]:
+def _head(comparison: RunComparison, changed: int) -> Iterator[str]:
     yield f"### {_verdict_line(comparison, changed)}"
     yield ""
     found = counts(comparison) or "nothing was measured in both"
@@ -212,7 +212,7 @@ def _head(comparison: Comparison, changed: int) -> Iterator[str]:
         yield f"- and {more} more differences"
 
 
-def _verdict_line(comparison: Comparison, changed: int) -> str:
+def _verdict_line(comparison: RunComparison, changed: int) -> str:
     """Return the verdict on all cells; a tick only where each that is compared has its own."""
     total, compared = len(comparison.cells), comparison.compared
     lost = len(comparison.unjudged)
@@ -243,7 +243,7 @@ def _is_changed(cell: CellComparison) -> bool:
     return cell.regressed or cell.status_before is not cell.status_after or any(real)
 
 
-def _table(cells: Sequence[CellComparison], comparison: Comparison, room: int) -> str:
+def _table(cells: Sequence[CellComparison], comparison: RunComparison, room: int) -> str:
     several = len(comparison.metrics) > 1
     lacking = any(is_open(one) for cell in cells for one in cell.metrics)
     names = ("scenario", _field(comparison.noun), *(["metric"] if several else []))

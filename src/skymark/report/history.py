@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Change(Frozen):
+class LevelChange(Frozen):
     """A place at which a cell's level changed."""
 
     run_id: str
@@ -54,7 +54,7 @@ class CellHistory(NamedCell):
     """The primary metric, one value per run."""
     data: str | None = None
     """The user's name for the real data; null for synthetic data."""
-    changes: tuple[Change, ...]
+    changes: tuple[LevelChange, ...]
     other_runs: int
     """Runs left out, because the cell's settings or definition were others."""
 
@@ -177,7 +177,7 @@ def _cell(
         run_ids=run_ids,
         values=values,
         changes=tuple(
-            Change(
+            LevelChange(
                 run_id=run_ids[place],
                 difference=difference(
                     values[place : bounds[number + 2]],
@@ -198,7 +198,7 @@ ROOM = 4
 
 
 @dataclass(frozen=True)
-class Line:
+class TrendLine:
     """A cell's line in a square of 100 by `HEIGHT`."""
 
     cell: CellHistory
@@ -212,7 +212,7 @@ class Line:
     height: int = HEIGHT
 
 
-def line_of(cell: CellHistory, metric: Metric) -> Line:
+def line_of(cell: CellHistory, metric: Metric) -> TrendLine:
     """Return the line of a cell: runs are equally far apart, the lowest value lies at the foot."""
     write = writer(metric)
     low, high = min(cell.values), max(cell.values)
@@ -224,7 +224,7 @@ def line_of(cell: CellHistory, metric: Metric) -> Line:
     )
     starts = {change.run_id for change in cell.changes}
     marks = (place for place, run in enumerate(cell.run_ids) if run in starts)
-    return Line(
+    return TrendLine(
         cell,
         " ".join(points),
         tuple(100 * (place - 0.5) / length for place in marks),
@@ -309,5 +309,5 @@ def bars(values: Sequence[float]) -> str:
     return "".join(BARS[round((one - low) / (high - low) * (len(BARS) - 1))] for one in values)
 
 
-def _change(change: Change) -> Text:
+def _change(change: LevelChange) -> Text:
     return Text(f"{change.text} at {plain(change.run_id)}", STYLES[change.difference.verdict])

@@ -110,7 +110,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Standing:
+class CellStanding:
     """One cell in the overview: its share of the best, or its status."""
 
     share: float | None
@@ -132,7 +132,7 @@ class Overview:
     """Adapters by scenario, in the order of the first table."""
 
     tables: tuple[Table, ...]
-    lines: tuple[tuple[str, tuple[Standing, ...]], ...]
+    lines: tuple[tuple[str, tuple[CellStanding, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Page:
+class ReportPage:
     """The whole report."""
 
     run: Run
@@ -194,7 +194,7 @@ class Page:
     """The version of each adapter's own library, by cell; absent where it is not known."""
 
 
-def page_of(run: Run) -> Page:
+def page_of(run: Run) -> ReportPage:
     """Arrange a run for reading.
 
     Raises:
@@ -207,7 +207,7 @@ def page_of(run: Run) -> Page:
     tables = tuple(table for section in sections for table in section.tables)
     by_label = {table.label: table for table in tables}
     verdicts = verdicts_of(run, {table.label: table.rows for table in tables})
-    return Page(
+    return ReportPage(
         run=run,
         problems=tuple(problems),
         with_samples=len(run.records) <= MOST_CELLS,
@@ -327,7 +327,7 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     def explain(row: Row) -> str:
         return f"{write(row.figure.value)} {metric.heading}"
 
-    lines: dict[str, list[Standing]] = {}
+    lines: dict[str, list[CellStanding]] = {}
     for adapter in dict.fromkeys(record.cell.adapter for record in run.records):
         lines[adapter] = [_standing(table, adapter, explain) for table in tables]
 
@@ -336,20 +336,20 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     return Overview(tuple(tables), tuple((name, tuple(entries)) for name, entries in ordered))
 
 
-def _standing(table: Table, adapter: str, explain: Callable[[Row], str]) -> Standing:
+def _standing(table: Table, adapter: str, explain: Callable[[Row], str]) -> CellStanding:
     for row in table.rows:
         if row.record.cell.adapter == adapter:
-            return Standing(row.share, row.wins, None, explain(row))
+            return CellStanding(row.share, row.wins, None, explain(row))
     for record in table.stand_ins:
         if record.cell.adapter == adapter:
             message = f"not ranked: {table.why_not_ranked}"
-            return Standing(None, wins=False, status=record.status, explanation=message)
+            return CellStanding(None, wins=False, status=record.status, explanation=message)
     for record in table.unranked:
         if record.cell.adapter == adapter:
             message = record.cause.message if record.cause else "no cause was recorded"
-            return Standing(None, wins=False, status=record.status, explanation=message)
+            return CellStanding(None, wins=False, status=record.status, explanation=message)
     message = "not in the plan, or no record yet"
-    return Standing(None, wins=False, status=None, explanation=message)
+    return CellStanding(None, wins=False, status=None, explanation=message)
 
 
 def _absent(records: Sequence[Record]) -> Iterable[Absent]:

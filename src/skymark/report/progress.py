@@ -30,7 +30,7 @@ MOST_COLUMNS = 4
 """Scenarios beside one another; of more, only the one that is being measured is shown."""
 
 
-class Standing:
+class LiveStanding:
     """Values of the rounds so far, by scenario and adapter.
 
     Args:
@@ -104,7 +104,7 @@ class Standing:
 Announce = Callable[[str], None]
 
 
-class State(StrEnum):
+class CellPhase(StrEnum):
     """States of a planned cell, in the order of tables."""
 
     DONE = "done"
@@ -115,12 +115,12 @@ class State(StrEnum):
 
 
 OF_STATUS = {
-    Status.OK: State.DONE,
-    Status.INVALID: State.FAILED,
-    Status.FAILED: State.FAILED,
-    Status.TIMEOUT: State.FAILED,
-    Status.SKIPPED: State.LEFT_OUT,
-    Status.UNSUPPORTED: State.LEFT_OUT,
+    Status.OK: CellPhase.DONE,
+    Status.INVALID: CellPhase.FAILED,
+    Status.FAILED: CellPhase.FAILED,
+    Status.TIMEOUT: CellPhase.FAILED,
+    Status.SKIPPED: CellPhase.LEFT_OUT,
+    Status.UNSUPPORTED: CellPhase.LEFT_OUT,
 }
 
 
@@ -129,7 +129,7 @@ class CellState:
     """A planned cell with its state, and its message after a failure or a refusal."""
 
     cell: Cell
-    state: State
+    state: CellPhase
     message: str = ""
 
 
@@ -148,14 +148,16 @@ def states_of(
 
 def _state(cell: Cell, record: RecordHead | None, running: Collection[str]) -> CellState:
     if record is None:
-        return CellState(cell, State.RUNNING if cell.id in running else State.PENDING)
+        return CellState(cell, CellPhase.RUNNING if cell.id in running else CellPhase.PENDING)
     message = "" if record.cause is None else f"{record.status.value}: {record.cause.message}"
     return CellState(cell, OF_STATUS[record.status], message)
 
 
-def counted(states: Iterable[CellState], key: Callable[[Cell], str]) -> dict[str, Counter[State]]:
+def counted(
+    states: Iterable[CellState], key: Callable[[Cell], str]
+) -> dict[str, Counter[CellPhase]]:
     """Return the numbers of cells by state, for each value of a key in the plan's order."""
-    found: dict[str, Counter[State]] = {}
+    found: dict[str, Counter[CellPhase]] = {}
     for one in states:
         found.setdefault(key(one.cell), Counter())[one.state] += 1
     return found

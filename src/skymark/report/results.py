@@ -152,7 +152,7 @@ class Run(reader.Run):
         return page
 
 
-class Comparison(compare.Comparison):
+class Comparison(compare.RunComparison):
     """The comparison of two runs that `skymark.compare` makes."""
 
     def gate(self) -> None:
@@ -195,7 +195,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "plan": Plan,
     "record": Record,
     "manifest": Manifest,
-    "comparison": compare.Comparison,
+    "comparison": compare.RunComparison,
     "report": RunReport,
 }
 SEALED = ("record", "manifest")

@@ -14,6 +14,7 @@ from skymark.model.record import UNSAFE, StabilityWarning, Status
 from skymark.plain_files import named_by_user, write_whole
 from skymark.report.history import (
     History,
+    TrendLine,
     history_of,
     in_order_of_time,
     line_of,
@@ -22,7 +23,6 @@ from skymark.report.history import (
     series_name,
     write_history,
 )
-from skymark.report.history import Line as Trend
 from skymark.report.html import page_environment, render
 from skymark.report.verdicts import ScenarioVerdict, question_of, verdicts_of
 from skymark.rundir.reader import Run, open_run
@@ -41,7 +41,7 @@ Kind = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Line:
+class IndexLine:
     """A run in the index."""
 
     run: Run
@@ -79,7 +79,7 @@ class Latest:
     verdict: ScenarioVerdict
     run: Run
     page: str
-    trends: tuple[tuple[str, Trend], ...]
+    trends: tuple[tuple[str, TrendLine], ...]
     """Name and line of each best adapter that has several runs."""
 
     @property
@@ -98,7 +98,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineKind:
     """The runs of one suite on one kind of machine."""
 
     name: str
@@ -151,7 +151,7 @@ def write_site(places: Iterable[Path], output: Path, practical: float = PRACTICA
         if len(same) > 1
     }
     lines = [
-        Line(run, f"runs/{_name(run.manifest.run_id)}/{INDEX}", histories.get(_kind(run)))
+        IndexLine(run, f"runs/{_name(run.manifest.run_id)}/{INDEX}", histories.get(_kind(run)))
         for run in reversed(runs)
     ]
     for line in lines:
@@ -197,7 +197,7 @@ def _name(text: str) -> str:
 
 def _machine(
     runs: Sequence[Run], history: History, address: str | None, pages: Mapping[str, str]
-) -> Machine:
+) -> MachineKind:
     """Return the newest verdict on each scenario, and the changes over runs."""
     newest = runs[-1]
     trends = defaultdict(list)
@@ -223,7 +223,7 @@ def _machine(
         key=lambda pair: order[pair[1].run_id],
         reverse=True,
     )
-    return Machine(
+    return MachineKind(
         name=newest.manifest.machine.name,
         question=question_of(newest),
         history=address,

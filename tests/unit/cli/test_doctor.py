@@ -15,7 +15,7 @@ import pytest
 from skymark.cli import doctor as module
 from skymark.cli.main import main
 from skymark.cloud import checkup
-from skymark.cloud.checkup import Checkup, State, bounded, providers
+from skymark.cloud.checkup import Checkup, ProviderState, bounded, providers
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
@@ -228,11 +228,11 @@ def test_credentials_that_are_there_but_refused_are_told_from_absent_ones(tmp_pa
     key.write_text("api_key = wrong")
     home = {"HOME": str(tmp_path), "GOOGLE_APPLICATION_CREDENTIALS": "/key.json"}
     states = {one.name: one.state for one in providers(frozenset({"nebius"}), home)}
-    assert states["lambda"] is states["gcp"] is State.NOT_WORKING
-    assert states["vast"] is State.ABSENT
-    assert states["nebius"] is State.ENABLED
+    assert states["lambda"] is states["gcp"] is ProviderState.NOT_WORKING
+    assert states["vast"] is ProviderState.ABSENT
+    assert states["nebius"] is ProviderState.ENABLED
     unasked = {one.name: one.state for one in providers(None, home)}
-    assert (unasked["lambda"], unasked["vast"]) == (State.UNKNOWN, State.ABSENT)
+    assert (unasked["lambda"], unasked["vast"]) == (ProviderState.UNKNOWN, ProviderState.ABSENT)
 
 
 def test_an_answer_that_does_not_come_is_a_problem_in_bounded_time():

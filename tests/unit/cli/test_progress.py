@@ -12,7 +12,7 @@ from rich.progress import Task, TaskID
 from skymark.cli.progress import ProgressObserver, TimeLeftColumn, time_left_s
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Cause, Cell, Record, Round, Status
-from skymark.report.progress import Standing
+from skymark.report.progress import LiveStanding
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CELL = Cell(suite="loading", scenario="TAB-1", variant="small", adapter="grain")
@@ -183,7 +183,7 @@ def test_a_terminal_has_a_table_of_the_medians_so_far():
 
 
 def test_of_many_scenarios_the_table_has_the_one_that_is_measured():
-    standing = Standing(RATES)
+    standing = LiveStanding(RATES)
     for number in range(6):
         standing.add(cell_of("grain", f"S-{number}"), {"rows_per_s": 1.0})
     assert standing.headings() == ("median so far", "S-5:small, rows/s (rounds)")
@@ -191,7 +191,7 @@ def test_of_many_scenarios_the_table_has_the_one_that_is_measured():
 
 def test_the_best_so_far_is_the_least_where_less_is_better():
     waits = RATES.metric("rows_per_s").model_copy(update={"better": "lower"})
-    standing = Standing(RATES.model_copy(update={"metrics": (waits, RATES.metrics[1])}))
+    standing = LiveStanding(RATES.model_copy(update={"metrics": (waits, RATES.metrics[1])}))
     standing.add(cell_of("grain"), {"rows_per_s": 2.0})
     said = standing.add(cell_of("numpy"), {"rows_per_s": 3.0})
     assert said.endswith("; best so far Google Grain with 2.00")

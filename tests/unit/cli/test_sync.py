@@ -10,7 +10,7 @@ import pytest
 
 from skymark.cli.rented_options import CostOptions
 from skymark.cli.terminal import Terminal
-from skymark.cloud.source import Source, source_for
+from skymark.cloud.source import SentSource, source_for
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 
@@ -49,7 +49,7 @@ def plan(adapter: str) -> Plan:
 
 def test_without_named_files_skymark_s_own_are_sent():
     assert source_for([plan("numpy")], ()).directory is None
-    assert source_for([plan("numpy")], (), with_source=False) == Source()
+    assert source_for([plan("numpy")], (), with_source=False) == SentSource()
 
 
 def test_an_adapter_s_file_goes_along_by_its_path_from_here(loader, capsys):

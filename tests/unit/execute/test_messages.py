@@ -16,8 +16,8 @@ from skymark.execute.messages import (
     End,
     Failed,
     Go,
-    Judge,
     Judged,
+    JudgeRound,
     Measure,
     Measured,
     Prepare,
@@ -50,7 +50,7 @@ ALL_REQUESTS = [
     Begin(cell=CELL, platform="gpu"),
     Prepare(cell=CELL, log=LOG),
     Measure(cell=CELL, round=3, effort=EFFORT, log=LOG),
-    Judge(
+    JudgeRound(
         cell=CELL,
         claim=RESULT,
         evidence=Path("/proc/7/fd/3"),

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from skymark.report.compare import Comparison, compare_runs, gate
+from skymark.report.compare import RunComparison, compare_runs, gate
 from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict
 
@@ -42,7 +42,7 @@ def build(make: ModuleType, tmp_path: Path) -> Build:
     return run
 
 
-def verdicts(found: Comparison) -> dict[str, Verdict]:
+def verdicts(found: RunComparison) -> dict[str, Verdict]:
     """Return the verdict on each library, which is the same for both of its cells."""
     each: dict[str, Verdict] = {}
     for cell in found.cells:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skymark.cli.main import main
 from skymark.model.effort import Allotment
-from skymark.report.compare import Comparison, compare_runs
+from skymark.report.compare import RunComparison, compare_runs
 from skymark.report.comparison_tables import LONGEST, comparison_markdown
 from skymark.report.markdown import run_markdown
 from skymark.rundir.reader import Run, open_run
@@ -88,7 +88,7 @@ def test_an_inconclusive_comparison_has_no_tick(
 
 def compared(
     make: ModuleType, tmp_path: Path, speeds: tuple[int, int], noise: float = 0.001
-) -> Comparison:
+) -> RunComparison:
     runs = []
     for name, speed in zip(("before", "after"), speeds, strict=True):
         records = [
@@ -127,14 +127,14 @@ POWERFUL = st.lists(
 
 
 @pytest.fixture(scope="module")
-def worse(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+def worse(make: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> RunComparison:
     """A comparison in which one of two cells got worse."""
     return compared(make, tmp_path_factory.mktemp("worse"), (1000, 500))
 
 
 @settings(max_examples=50, derandomize=True, database=None)
 @given(text=POWERFUL)
-def test_no_text_of_a_run_has_power_in_a_comment(worse: Comparison, text: str) -> None:
+def test_no_text_of_a_run_has_power_in_a_comment(worse: RunComparison, text: str) -> None:
     named = {"label": text, "adapter": text, "cell_id": text}
     fields = {
         "before": text,

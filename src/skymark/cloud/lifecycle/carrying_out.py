@@ -18,9 +18,9 @@ from skymark.cloud.lifecycle.stages import (
     InterruptAnswer,
     Kept,
     Left,
-    Place,
     Quoted,
     Retrieved,
+    RunPlace,
 )
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
@@ -30,7 +30,7 @@ from skymark.rundir.newest import point_at
 
 
 def carry_out(
-    quoted: Quoted, place: Place, callbacks: Callbacks, results: Path
+    quoted: Quoted, place: RunPlace, callbacks: Callbacks, results: Path
 ) -> Ended | Kept | Left:
     """Hire the machine, run, download the results, end the machine, prove and bill it.
 
@@ -63,7 +63,9 @@ def carry_out(
     return finished if isinstance(finished, Left) else wind_up(finished, place, callbacks, results)
 
 
-def wind_up(finished: Finished, place: Place, callbacks: Callbacks, results: Path) -> Ended | Kept:
+def wind_up(
+    finished: Finished, place: RunPlace, callbacks: Callbacks, results: Path
+) -> Ended | Kept:
     """Download the results of a finished run, end its machine and bill it.
 
     The machine stays if its results are not verified here or in a store. The first Ctrl-C waits for
@@ -79,7 +81,7 @@ def wind_up(finished: Finished, place: Place, callbacks: Callbacks, results: Pat
 
 
 def _wound_up(
-    finished: Finished, place: Place, callbacks: Callbacks, results: Path
+    finished: Finished, place: RunPlace, callbacks: Callbacks, results: Path
 ) -> Ended | Kept:
     if place.outlived_by_results and finished.end is not JobEnd.UNSTORED:
         try:
@@ -101,7 +103,7 @@ def _wound_up(
     return Ended(retrieved, gone_after_s, bill)
 
 
-def _hire(quoted: Quoted, place: Place, callbacks: Callbacks) -> Hired | Finished | Left:
+def _hire(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Hired | Finished | Left:
     """Get the machine with the run's job on it, or the end of a run that has none."""
     try:
         return place.hire(quoted, callbacks)
@@ -113,7 +115,7 @@ def _hire(quoted: Quoted, place: Place, callbacks: Callbacks) -> Hired | Finishe
         return Finished(quoted.run, begun=False, problems=(str(error),))
 
 
-def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) -> Finished | Left:
+def _follow(quoted: Quoted, hired: Hired, place: RunPlace, callbacks: Callbacks) -> Finished | Left:
     """Follow the run to its end. In any case its results still have to be downloaded."""
     run = quoted.run
     try:
@@ -138,7 +140,9 @@ def _follow(quoted: Quoted, hired: Hired, place: Place, callbacks: Callbacks) ->
     return Finished(run, end=end, problems=(f"the run on {run.name} {end.value}{why}",))
 
 
-def _retrieve(finished: Finished, place: Place, callbacks: Callbacks, results: Path) -> Retrieved:
+def _retrieve(
+    finished: Finished, place: RunPlace, callbacks: Callbacks, results: Path
+) -> Retrieved:
     retrieved = place.retrieve(finished, results)
     found = retrieved.results
     if found is not None and found.whole:
@@ -148,7 +152,7 @@ def _retrieve(finished: Finished, place: Place, callbacks: Callbacks, results: P
     return retrieved
 
 
-def hire_and_leave(quoted: Quoted, place: Place, callbacks: Callbacks) -> Left:
+def hire_and_leave(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Left:
     """Hire the machine, and return when its job is in the queue, or its set-up done.
 
     The latter where that is all there is to do. The machine is ended where it could not be hired or
@@ -169,7 +173,7 @@ def hire_and_leave(quoted: Quoted, place: Place, callbacks: Callbacks) -> Left:
 
 
 @contextmanager
-def ended_where_not_hired(quoted: Quoted, place: Place, callbacks: Callbacks) -> Iterator[None]:
+def ended_where_not_hired(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Iterator[None]:
     """Take the name of a machine; it is ended where what hires it is interrupted, or fails.
 
     Raises:

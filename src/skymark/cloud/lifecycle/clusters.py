@@ -88,7 +88,7 @@ FIRST_JOB = 1
 
 
 class NewCluster:
-    """One or more machines of a cluster. Implements `skymark.cloud.lifecycle.stages.Place`."""
+    """One or more machines of a cluster. Implements `skymark.cloud.lifecycle.stages.RunPlace`."""
 
     can_be_left: ClassVar[bool] = True
     outlived_by_results: ClassVar[bool] = False
@@ -319,7 +319,7 @@ def _place_of(cluster: str) -> KeptMachine:
 
 
 class KeptMachine:
-    """A machine that stays. Implements `skymark.cloud.lifecycle.stages.Place`."""
+    """A machine that stays. Implements `skymark.cloud.lifecycle.stages.RunPlace`."""
 
     can_be_left: ClassVar[bool] = False
     outlived_by_results: ClassVar[bool] = False

@@ -40,7 +40,7 @@ from skymark.model.requests import Limits
 
 
 class ManagedPlace:
-    """One machine after another. Implements `skymark.cloud.lifecycle.stages.Place`."""
+    """One machine after another. Implements `skymark.cloud.lifecycle.stages.RunPlace`."""
 
     can_be_left: ClassVar[bool] = True
     outlived_by_results: ClassVar[bool] = True

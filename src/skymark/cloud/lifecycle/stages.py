@@ -21,7 +21,7 @@ from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.jobs import JobEnd
-from skymark.cloud.source import Source
+from skymark.cloud.source import SentSource
 from skymark.cloud.waiting import clock_s
 from skymark.model.plan import Plan
 
@@ -195,7 +195,7 @@ class Callbacks:
     def tell(self, text: str) -> None:
         """Show a line of progress."""
 
-    def sends(self, source: Source) -> None:
+    def sends(self, source: SentSource) -> None:
         """Show the files to send to a machine, and the files that stay here."""
 
     def show(self, quoted: Quoted) -> None:
@@ -225,7 +225,7 @@ class Callbacks:
 SILENT = Callbacks()
 
 
-class Place(Protocol):
+class RunPlace(Protocol):
     """A place for a run: a new cluster, a kept machine, or SkyPilot's managed jobs."""
 
     can_be_left: ClassVar[bool]

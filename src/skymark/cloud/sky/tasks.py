@@ -33,7 +33,13 @@ from skymark.cloud.sky.internals import (
     yaml_of,
 )
 from skymark.cloud.sky.providers import cloud_of
-from skymark.cloud.source import Source, checked_copy, source_directory, source_of_job, source_with
+from skymark.cloud.source import (
+    SentSource,
+    checked_copy,
+    source_directory,
+    source_of_job,
+    source_with,
+)
 from skymark.cloud.submissions import Cards, SlotJob
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine
@@ -409,7 +415,7 @@ def cards_of(launched: Any) -> Cards | None:
     return Cards(kind=kind, count=int(there[kind]), bytes_each=gpu_bytes(kind, cloud))
 
 
-def make_user_task(job: Job, launched: Any, submission: str) -> tuple[Any, Source | None]:
+def make_user_task(job: Job, launched: Any, submission: str) -> tuple[Any, SentSource | None]:
     """Return the task of a user's job, and the directory to send with it.
 
     By default a command runs in skymark's own source, and a YAML in the files of its ``workdir``,
@@ -428,7 +434,7 @@ def make_user_task(job: Job, launched: Any, submission: str) -> tuple[Any, Sourc
     yaml = job.is_yaml
     task = _of_yaml(job) if yaml else _of_command(job)
     directory: str | Path | None = job.workdir or task.workdir
-    source: Source | None = None
+    source: SentSource | None = None
     if isinstance(directory, str | Path):  # else from git, which SkyPilot fetches itself
         task.workdir, place = None, Path(directory).expanduser().absolute()
         if not place.is_dir():

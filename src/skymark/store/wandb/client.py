@@ -124,7 +124,7 @@ def variables_below(home: Path, temporary: Path) -> dict[str, str]:
     return variables
 
 
-class Client:
+class WandbClient:
     """Calls of wandb's API; the worker starts on first use, and ends when a call is late.
 
     Calls of several threads are under way at once. If a call is late, parallel calls fail, too, and

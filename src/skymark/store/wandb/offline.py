@@ -18,7 +18,7 @@ from typing import Any
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
 from skymark.model.sizes import some_of
-from skymark.store.wandb.client import Client, TimeLimits, python_module, run_bounded
+from skymark.store.wandb.client import TimeLimits, WandbClient, python_module, run_bounded
 from skymark.store.wandb.content import LINK, RunContent, home_of, wandb_id
 
 Place = tuple[str | None, str]
@@ -145,7 +145,7 @@ def sync(logged: Path, content: RunContent, place: tuple[str, str], limits: Time
 
 
 def read_back(
-    content: RunContent, place: tuple[str, str], client: Client, limits: TimeLimits
+    content: RunContent, place: tuple[str, str], client: WandbClient, limits: TimeLimits
 ) -> str:
     """Compare the run in W&B with the directory; return a message with its address.
 
@@ -188,7 +188,7 @@ def _compare(content: RunContent, entries: Mapping[str, Mapping[str, Any]], rece
         raise IncompleteError(f"W&B: the artifact lacks, or differs in, {some_of(lacking)}")
 
 
-def _summarised(content: RunContent, run: list[str], client: Client) -> dict[str, Any]:
+def _summarised(content: RunContent, run: list[str], client: WandbClient) -> dict[str, Any]:
     wanted = content.summary()
     deadline = time.monotonic() + SUMMARY_PATIENCE_S
     while True:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
 from skymark.store.store import RunSource, Store
-from skymark.store.wandb.client import CALLS, Client, TimeLimits
+from skymark.store.wandb.client import CALLS, TimeLimits, WandbClient
 from skymark.store.wandb.content import RunContent, wandb_id
 from skymark.store.wandb.kind import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES
 from skymark.store.wandb.offline import (
@@ -40,7 +40,7 @@ class RunFiles(RunSource):
         self.id = id
         self._entity = entity
         self._limits = limits
-        self._client = Client(limits)
+        self._client = WandbClient(limits)
 
     @property
     def url(self) -> str:
@@ -80,7 +80,7 @@ class ArtifactFiles(RunSource):
         """Name the artifact, as ``entity/project/artifact:alias``; contacts nobody yet."""
         self._name = name
         self._limits = limits
-        self._client = Client(limits)
+        self._client = WandbClient(limits)
         self._paths: frozenset[str] | None = None
         """Of the files that were downloaded."""
 
@@ -269,5 +269,5 @@ def _has_key(limits: TimeLimits) -> bool:
     """Whether wandb has credentials, by the variable or else by its library."""
     if os.environ.get(KEY_VARIABLE):
         return True
-    with closing(Client(limits)) as client:
+    with closing(WandbClient(limits)) as client:
         return bool(client.call("has_key"))

@@ -32,7 +32,7 @@ from skymark.execute.planner import read_plan
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell
 from skymark.model.sizes import count_of
-from skymark.report.progress import CellState, State, counted, states_at
+from skymark.report.progress import CellState, CellPhase, counted, states_at
 from skymark.report.sheet import Grid, Reading, SheetFormat, as_text, grid_of, readings_at
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
@@ -223,7 +223,7 @@ def status(
         raise UsageError("name a run, or give --plan FILE")
     planned = None if plan is None else read_plan(plan)
     states = states_at(places, suite_named(SUITE), planned, say)
-    wanted = {State(name.replace("-", " ")) for name in only}
+    wanted = {CellPhase(name.replace("-", " ")) for name in only}
     chosen = [one for one in states if not wanted or one.state in wanted]
     if json:
         print_json([_state(one) for one in chosen])
@@ -234,7 +234,7 @@ def status(
         for heading, key in COUNTED:
             print_plain("\n".join(_count_lines(states, heading, key)), end="\n\n")
         numbers = Counter(one.state for one in states)
-        parts = [f"{numbers[state]} {state.value}" for state in State if numbers[state]]
+        parts = [f"{numbers[state]} {state.value}" for state in CellPhase if numbers[state]]
         print_plain(f"{count_of(len(states), 'pair')}: {', '.join(parts)}")
     return 0
 
@@ -244,7 +244,7 @@ def _count_lines(
 ) -> list[str]:
     """Return a table with the numbers of pairs by state."""
     by_name = counted(states, key)
-    shown = [state for state in State if any(numbers[state] for numbers in by_name.values())]
+    shown = [state for state in CellPhase if any(numbers[state] for numbers in by_name.values())]
     rows = [[heading, *(state.value for state in shown)]]
     rows += [
         [name, *(str(numbers[state] or "") for state in shown)] for name, numbers in by_name.items()
