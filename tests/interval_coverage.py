@@ -23,6 +23,7 @@ import numpy as np
 from skymark.model.metric import Figure
 from skymark.statistics.borrowing import lent_variances
 from skymark.statistics.interval import estimate
+from skymark.statistics.stability import dependent_rounds
 from tests.faults.table import renew
 from tests.timed_bench import ALIKE, UNLIKE, Bench, spent_where_it_decides
 
@@ -84,7 +85,7 @@ def dependent_batches(chance: np.random.Generator, shape: tuple[int, int]) -> np
     )
 
 
-def dependent_rounds(correlation: float) -> Draw:
+def like_the_round_before(correlation: float) -> Draw:
     """Return rounds of which each is like the one before."""
     return lambda chance, shape: correlated(chance, shape, correlation)
 
@@ -107,8 +108,8 @@ CASES = (
     Case("very skewed (exponential, skewness 2)", very_skewed, 0.9),
     Case("two speeds, half each", two_speeds, 0.93),
     Case("two speeds, one in five slow", rare_speed, 0.9),
-    Case("rounds autocorrelated (0.2)", dependent_rounds(0.2), 0.9),
-    Case("rounds autocorrelated (0.5)", dependent_rounds(0.5), None),
+    Case("rounds autocorrelated (0.2)", like_the_round_before(0.2), 0.9),
+    Case("rounds autocorrelated (0.5)", like_the_round_before(0.5), None),
 )
 
 
@@ -133,23 +134,33 @@ class Estimate(NamedTuple):
         return low is not None and high is not None and low <= 1 <= high
 
 
-def estimates(case: Case, rounds: int, cells: int, *, alone: bool = False) -> Iterator[Estimate]:
-    """Yield the estimates of cells; each has a spread of its own, out of the measured ones.
+def drawn_runs(
+    case: Case, rounds: int, cells: int
+) -> Iterator[tuple[dict[str, list[float]], np.ndarray]]:
+    """Yield runs of `CELLS` cells until there are so many cells: rates by cell, and spreads.
 
-    Args:
-        case: distribution of the rounds.
-        rounds: of each cell.
-        cells: least number of cells, in runs of `CELLS`.
-        alone: borrow nothing.
+    Each cell has a spread of its own, out of the measured ones.
     """
     chance = np.random.default_rng([SEED, CASES.index(case), rounds])
     runs = -(-cells // CELLS)
     noise = case.draw(chance, (runs * CELLS, rounds)).reshape(runs, CELLS, rounds)
     spreads = chance.choice(measured_spreads(), (runs, CELLS))
-    for run, of_cells in zip(np.exp(noise * spreads[..., None]).tolist(), spreads, strict=True):
-        rates = {str(cell): its for cell, its in enumerate(run)}
+    for run, its in zip(np.exp(noise * spreads[..., None]).tolist(), spreads, strict=True):
+        yield {str(cell): rates for cell, rates in enumerate(run)}, its
+
+
+def named(case: Case, rounds: int, cells: int) -> float:
+    """Return the share of runs with the warning that rounds depend on the round before."""
+    return fmean(
+        dependent_rounds(rates.values()) is not None for rates, _ in drawn_runs(case, rounds, cells)
+    )
+
+
+def estimates(case: Case, rounds: int, cells: int, *, alone: bool = False) -> Iterator[Estimate]:
+    """Yield the estimates of the cells of `drawn_runs`, which borrow nothing if `alone`."""
+    for rates, spreads in drawn_runs(case, rounds, cells):
         lent = {} if alone else lent_variances(rates)
-        for (cell, its), spread in zip(rates.items(), of_cells, strict=True):
+        for (cell, its), spread in zip(rates.items(), spreads, strict=True):
             yield Estimate(estimate(its, borrowed=lent.get(cell)), spread)
 
 
@@ -195,6 +206,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=20_000)
     asked = parser.parse_args()
     _renew_coverage(asked.page, asked.cells)
+    _renew_dependent(asked.page, asked.cells)
     _renew_widths(asked.page, asked.cells)
     _renew_timed(asked.page)
 
@@ -215,6 +227,15 @@ def _renew_coverage(page: Path, cells: int) -> None:
         for rounds in each
     ]
     renew(page, "interval coverage", ("rounds of a cell", *columns), list(rows), rows)
+
+
+def _renew_dependent(page: Path, cells: int) -> None:
+    rows = {
+        case.name: [in_per_cent(named(case, rounds, cells)) for rounds in ROUNDS[1:4]]
+        for case in (CASES[0], CASES[3], *CASES[-2:])
+    }
+    columns = [f"{rounds} rounds" for rounds in ROUNDS[1:4]]
+    renew(page, "dependent rounds", ("rounds of a cell", *columns), list(rows), rows)
 
 
 def _renew_widths(page: Path, cells: int) -> None:

@@ -39,7 +39,7 @@ from skymark.rundir.layout import MANIFEST, SUMS, new_run_id
 from skymark.rundir.mending import damaged_logs, damages, mend
 from skymark.rundir.newest import own_directory, point_at
 from skymark.rundir.writer_locks import sole_writer
-from skymark.statistics.borrowing import with_borrowed
+from skymark.statistics.borrowing import judged_together
 from skymark.store.fetching import fetch, manifest_in
 from skymark.store.kinds import open_store
 from skymark.store.store import Store
@@ -311,7 +311,7 @@ def write_end(
     found = [known.get(cell.hash) or directory.record(cell) for cell in cells]
     read = [record for record in found if record is not None]
     metrics, deciding = suite.declaration.metrics, suite.deciding_metric
-    ended = with_borrowed(read, metrics, plan.bounds, deciding)
+    ended = judged_together(read, metrics, plan.bounds, deciding)
     for before, after in zip(read, ended, strict=True):
         if after != before:
             directory.rewrite_record(after)

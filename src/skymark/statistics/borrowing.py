@@ -19,7 +19,12 @@ from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Round, StabilityWarning, Status, Stop
 from skymark.statistics.interval import figure_of, sample_variance
-from skymark.statistics.stability import CheckedRounds, wide_interval
+from skymark.statistics.stability import (
+    LEAST_DEPENDENT,
+    CheckedRounds,
+    dependent_rounds,
+    wide_interval,
+)
 
 LEAST_LENDERS = 4
 """Least number of other cells; the mean variance of fewer is too uncertain."""
@@ -90,16 +95,17 @@ def lenders(records: Iterable[Record]) -> dict[str, Sequence[Round]]:
     }
 
 
-def with_borrowed(
+def judged_together(
     records: Sequence[Record],
     metrics: Sequence[Metric],
     effort: Effort,
     deciding: Callable[[Iterable[str]], Metric],
 ) -> list[Record]:
-    """Return the records of a run with the intervals and warnings that borrowed variances give.
+    """Return the records of a run with all that its cells say about each other.
 
-    They depend on the records' rounds alone, so the result for the same records is the same.
-    Records of other hardware have lenders of their own.
+    Their intervals and warnings rest on borrowed variances, and a warning names dependent rounds.
+    All depends on the records' rounds alone, so the same records give the same result. Records of
+    other hardware are judged apart.
 
     Args:
         records: all records of the run.
@@ -110,16 +116,37 @@ def with_borrowed(
     machines: dict[str | None, list[Record]] = defaultdict(list)
     for record in records:
         machines[record.hardware_key].append(record)
-    borrowed = {key: borrowed_variances(lenders(its), metrics) for key, its in machines.items()}
-    return [
-        _with_variances(
-            record,
-            borrowed[record.hardware_key].get(record.cell.id, {}),
-            effort,
-            deciding(record.metrics),
-        )
-        for record in records
-    ]
+    judged: dict[str, Record] = {}
+    for its in machines.values():
+        lent = borrowed_variances(lenders(its), metrics)
+        with_intervals = [
+            _with_variances(
+                *(record, lent.get(record.cell.id, {}), effort, deciding(record.metrics))
+            )
+            for record in its
+        ]
+        for record in _with_dependence(with_intervals, deciding):
+            judged[record.cell.id] = record
+    return [judged[record.cell.id] for record in records]
+
+
+def _with_dependence(
+    records: Sequence[Record], deciding: Callable[[Iterable[str]], Metric]
+) -> list[Record]:
+    """Return records of one machine, with the warning of dependent rounds if there are any."""
+    series = {
+        id: [round.metrics.get(metric.name, 0.0) for round in rounds]
+        for id, rounds in lenders(records).items()
+        if (metric := deciding(rounds[-1].metrics if rounds else ())).scale != "exact"
+    }
+    warning = dependent_rounds(series.values())
+    warned = []
+    for record in records:
+        warnings = [one for one in record.warnings if one.kind != "dependent-rounds"]
+        if warning is not None and len(series.get(record.cell.id, ())) >= LEAST_DEPENDENT:
+            warnings.append(warning)
+        warned.append(record.model_copy(update={"warnings": tuple(warnings)}))
+    return warned
 
 
 def _with_variances(

@@ -28,6 +28,12 @@ SHORT_REGION_S = 0.05
 OUTLIER_SCORE = 8.0
 """Deviation from the median in robust standard deviations (1.4826 times the median one)."""
 
+LEAST_DEPENDENT = 5
+"""Least number of rounds of a cell that say whether rounds depend on the round before."""
+
+DEPENDENT_ERRORS = 3.09
+"""Standard errors by which rounds resemble the round before; by chance in one run of a thousand."""
+
 GAP_RATIO = 7.0
 """A gap between two groups of rounds counts if it is this many times the spread within them."""
 
@@ -77,6 +83,47 @@ def disturbance(rounds: Iterable[Round]) -> str | None:
     who = f"other programs{named}" if others >= stolen else "other machines on the host"
     where = f"{len(taken)} of {len(known)} rounds"
     return f"{who} took {max(others, stolen):.2g} of {taken[0].cores:g} cores in {where}"
+
+
+def dependent_rounds(cells: Iterable[Sequence[float]]) -> StabilityWarning | None:
+    """Warn of rounds that resemble the round before, which makes intervals too narrow.
+
+    One cell has too few rounds to show it, so the cells of a machine are judged together. For each,
+    the sum of squared differences of successive rounds over that of the differences from the mean
+    has the mean 2 if the order of rounds is by chance, and for normal values a variance of
+    4 (n - 2) / (n² - 1). Source: von Neumann, "Distribution of the ratio of the mean square
+    successive difference to the variance", Annals of Mathematical Statistics 12(4), 1941.
+
+    Args:
+        cells: the values of each cell's rounds in order of time; cells with few rounds, or with
+            values that have no logarithm, are ignored.
+    """
+    missing, variance, count = 0.0, 0.0, 0
+    for values in cells:
+        rounds = len(values)
+        if rounds < LEAST_DEPENDENT or min(values) <= 0:
+            continue
+        logs = [math.log(value) for value in values]
+        centre = fmean(logs)
+        squares = math.fsum((log - centre) ** 2 for log in logs)
+        if not squares:
+            continue
+        missing += 2 - math.fsum((after - log) ** 2 for log, after in pairwise(logs)) / squares
+        variance += 4 * (rounds - 2) / (rounds**2 - 1)
+        count += 1
+    if not count or missing <= DEPENDENT_ERRORS * math.sqrt(variance):
+        return None
+    return StabilityWarning(
+        kind="dependent-rounds",
+        message=(
+            f"rounds resemble the round before in {count} cells (correlation about "
+            f"{missing / count / 2:.1f}), so intervals are too narrow"
+        ),
+        action=(
+            "look for heat, a changing load or other machines on the host; more rounds do not "
+            "help, and in `run --against` such changes cancel out"
+        ),
+    )
 
 
 def no_interval(seen: CheckedRounds) -> StabilityWarning | None:

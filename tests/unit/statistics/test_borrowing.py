@@ -12,8 +12,9 @@ import pytest
 from skymark.model.effort import Effort
 from skymark.model.metric import Figure, Metric
 from skymark.model.record import Cell, MachineUse, Record, Round, Status, Stop
-from skymark.statistics.borrowing import LEAST_LENDERS, PART, lent_variances, with_borrowed
+from skymark.statistics.borrowing import LEAST_LENDERS, PART, judged_together, lent_variances
 from skymark.statistics.interval import BORROWED_DEGREES, estimate, sample_variance
+from skymark.statistics.stability import LEAST_DEPENDENT
 
 RATE = Metric(name="rate", heading="rate", better="higher")
 SHARE = Metric(name="share", heading="share", scale="linear")
@@ -65,7 +66,7 @@ def record_of(name: str, rates: Sequence[float], **more: object) -> Record:
 
 
 def borrowing(records: Sequence[Record]) -> list[Record]:
-    return with_borrowed(records, [RATE, SHARE], EFFORT, lambda _: RATE)
+    return judged_together(records, [RATE, SHARE], EFFORT, lambda _: RATE)
 
 
 @pytest.mark.parametrize("cells", [5, 6, 11, 12, 24, 60])
@@ -189,3 +190,51 @@ def test_the_warning_of_a_wide_interval_is_about_the_interval_that_is_shown(stop
     assert EFFORT.target_relative_interval < width < 0.35
     kinds = [warning.kind for warning in among.warnings]
     assert kinds == ([] if stop is Stop.INTERVAL else ["wide-interval"])
+
+
+def drifting(cells: int, rounds: int, seed: int = 3) -> list[Record]:
+    """Records whose rounds are each like the one before."""
+    chance, records = Random(seed), []
+    for number in range(cells):
+        level, rates = 0.0, []
+        for _ in range(rounds):
+            level = 0.8 * level + chance.gauss(0, 0.05)
+            rates.append(1000 * math.exp(level))
+        records.append(record_of(f"cell{number}", rates))
+    return records
+
+
+def dependent(records: Sequence[Record]) -> list[str]:
+    """Names of the cells with the warning."""
+    return [
+        record.cell.adapter
+        for record in judged_together(records, [RATE], EFFORT, lambda _: RATE)
+        if "dependent-rounds" in {warning.kind for warning in record.warnings}
+    ]
+
+
+def test_dependent_rounds_are_named_in_each_cell_that_has_enough_of_them() -> None:
+    long, short = drifting(12, 12), record_of("short", [1000.0, 1010.0, 990.0])
+    assert dependent([*long, short]) == [record.cell.adapter for record in long]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        drifting(12, LEAST_DEPENDENT - 1),
+        [record_of(name, its) for name, its in values_of(24, rounds=12).items()],
+        [record_of(name, [5.0] * 12) for name in "abcdef"],
+        [],
+    ],
+    ids=["few rounds", "by chance", "equal", "none"],
+)
+def test_rounds_that_are_not_shown_to_depend_on_each_other_are_not_named(
+    records: list[Record],
+) -> None:
+    assert dependent(records) == []
+
+
+def test_the_warning_of_dependent_rounds_goes_with_its_reason() -> None:
+    records = judged_together(drifting(12, 12), [RATE], EFFORT, lambda _: RATE)
+    assert dependent(records[:1]) == []
+    assert dependent(records) == [record.cell.adapter for record in records]

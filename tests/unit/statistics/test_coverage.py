@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.interval_coverage import BENCHES, CASES, CELLS, Case, coverage, timed_coverage, widths
+from tests.interval_coverage import (
+    BENCHES,
+    CASES,
+    CELLS,
+    Case,
+    coverage,
+    named,
+    timed_coverage,
+    widths,
+)
 from tests.timed_bench import ALIKE, Bench
 
 TRIALS = 100 * CELLS
@@ -48,6 +57,18 @@ def test_borrowing_makes_intervals_of_three_rounds_much_narrower() -> None:
 def test_the_rule_of_a_limited_time_keeps_what_intervals_promise() -> None:
     held, _ = timed_coverage([Bench(ALIKE, 600.0, seed) for seed in BENCHES[:40]])
     assert held >= 0.93
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("rounds", [10, 20])
+def test_rounds_that_depend_on_the_round_before_are_named_and_no_others(
+    case: Case, rounds: int
+) -> None:
+    share = named(case, rounds, TRIALS)
+    if case.promised is None:
+        assert share >= 0.8
+    elif "rounds autocorrelated" not in case.name:
+        assert share <= 0.02
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
