@@ -32,7 +32,7 @@ from skymark.execute.planner import read_plan
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell
 from skymark.model.sizes import count_of
-from skymark.report.progress import CellState, CellPhase, counted, states_at
+from skymark.report.progress import CellPhase, CellState, counted, states_at
 from skymark.report.sheet import Grid, Reading, SheetFormat, as_text, grid_of, readings_at
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named

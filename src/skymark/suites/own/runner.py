@@ -57,7 +57,7 @@ class OwnRunner:
             started_at=started_at,
             setup_s=setup_s,
             timed_ns=counted.elapsed_ns,
-            metrics=metrics_of(counted, order, resources, wall_s) | {"open_s": warm.setup_s},
+            metrics=metrics_of(counted, resources, wall_s) | {"open_s": warm.setup_s},
             resources=resources,
             samples={"wait_ns": counted.waits_ns},
             verification=Verification(passed=True, verified_elements=counted.samples),
@@ -84,21 +84,18 @@ def order_of(cell: Cell, seconds: float, batches: int) -> Order:
     )
 
 
-def metrics_of(
-    counted: Counted, order: Order, resources: Resources, wall_s: float
-) -> dict[str, float]:
+def metrics_of(counted: Counted, resources: Resources, wall_s: float) -> dict[str, float]:
     """Return the metrics of a round.
 
     Args:
         counted: what the loop got.
-        order: what it was to get.
         resources: of the process tree, over `wall_s`, which begins and ends a moment apart.
         wall_s: seconds.
     """
     elapsed_s, batches = counted.elapsed_ns / 1e9, len(counted.waits_ns)
     found = {
         RATE: counted.samples / elapsed_s,
-        UTILISATION: min(1.0, batches * order.step_s / elapsed_s),
+        UTILISATION: 1 - min(1.0, sum(counted.waits_ns) / counted.elapsed_ns),
         "median_wait_ns": statistics.median(counted.waits_ns),
         "p99_wait_ns": statistics.quantiles(counted.waits_ns, n=100, method="inclusive")[-1]
         if batches > 1

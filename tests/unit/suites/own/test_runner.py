@@ -8,30 +8,24 @@ from skymark.model.metric import Figure
 from skymark.model.record import Resources
 from skymark.suites.own.metrics import COST, RATE, UTILISATION
 from skymark.suites.own.runner import _to_buy, metrics_of
-from skymark.suites.own.trial import Counted, Order
+from skymark.suites.own.trial import Counted
 from tests.scripted_suite import cell_of
 from tests.unit.execute.tuning import record_of
-
-ORDER = Order(
-    file="train.py", function="make", arguments={}, step_s=0.01, seconds=1, batches=1, samples=1
-)
 
 
 def test_a_loop_s_figures_follow_from_its_time_its_samples_and_its_cpu_time():
     waits = (10_000_000,) * 50
     counted = Counted(elapsed_ns=1_000_000_000, waits_ns=waits, samples=1600, epochs=1)
-    found = metrics_of(counted, ORDER, Resources(cpu_s=0.88), wall_s=1.1)
+    found = metrics_of(counted, Resources(cpu_s=0.88), wall_s=1.1)
     assert found[RATE] == pytest.approx(1600)
     assert found[UTILISATION] == pytest.approx(0.5)
     assert found[COST] == pytest.approx(1000 * 0.8 / 1600)
     assert found["median_wait_ns"] == found["p99_wait_ns"] == 10_000_000
 
 
-def test_unknown_cpu_time_is_no_figure_and_nothing_is_busier_than_the_whole_time():
+def test_unknown_cpu_time_is_no_figure():
     counted = Counted(elapsed_ns=9_000_000, waits_ns=(1,), samples=4, epochs=0)
-    found = metrics_of(counted, ORDER, Resources(), wall_s=1.0)
-    assert COST not in found
-    assert found[UTILISATION] == 1.0
+    assert COST not in metrics_of(counted, Resources(), wall_s=1.0)
 
 
 @pytest.mark.parametrize(("cores", "buys"), [(2, True), (16, False)])
