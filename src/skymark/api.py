@@ -296,7 +296,7 @@ def tune(
 def _limits_of(tuning: Tuning, chosen: Record) -> tuple[Sequence[Ceiling], Sequence[str]]:
     """Return the machine's own rates, and lines on what limits a tune's choice."""
     from skymark.cache.location import cache_directory
-    from skymark.references import load_object
+    from skymark.resources import load_object
 
     def by(reference: str | None) -> Sequence[Any]:
         return load_object(reference)(chosen, cache_directory()) if reference else ()

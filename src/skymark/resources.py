@@ -10,11 +10,13 @@ import json
 import shlex
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib import import_module
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
+from typing import Any
 
 from skymark.model.errors import DataError, UsageError
 
@@ -110,3 +112,35 @@ def checkout() -> Path | None:
     """Return the checkout that skymark runs from; None for an installed one."""
     has_project = (_CHECKOUT / "pyproject.toml").is_file()
     return _CHECKOUT if has_project and _PACKAGE.parent.name == "src" else None
+
+
+def load_object(reference: str) -> Any:
+    """Return the object that ``module:name`` names.
+
+    Raises:
+        ImportError: there is no such module.
+        AttributeError: the module has no such name.
+    """
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+def imported_when_called(reference: str) -> Callable[..., Any]:
+    """Return a function that imports ``module:name`` when it is called, and calls that."""
+
+    def call(*arguments: Any) -> Any:
+        return load_object(reference)(*arguments)
+
+    return call
+
+
+def extensions(group: str) -> tuple[EntryPoint, ...]:
+    """Return the entry points of a group, of every package that is installed."""
+    return _extensions().get(group, ())
+
+
+@cache
+def _extensions() -> dict[str, tuple[EntryPoint, ...]]:
+    """Read the entry points of all packages by group, once, because it takes tens of ms."""
+    points = entry_points()
+    return {group: tuple(points.select(group=group)) for group in points.groups}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skymark import references
+from skymark import resources
 from skymark.store import kinds
 from skymark.store.kinds import GROUP
 
@@ -50,6 +50,6 @@ def packages_in(site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    references._extensions.cache_clear()
+    resources._extensions.cache_clear()
     kinds._entry_points.cache_clear()
     kinds._kind.cache_clear()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from skymark.model.record import Resources
-from skymark.references import load_object
+from skymark.resources import load_object
 from skymark.suite.registry import GROUP
 
 ROOT = Path(__file__).parents[2]

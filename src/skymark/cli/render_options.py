@@ -30,7 +30,6 @@ from skymark.rundir.history import PastRun, read_history
 if TYPE_CHECKING:
     from skymark.cli.options import PlanOptions
     from skymark.cloud.render.workload import Workload
-    from skymark.model.plan import Plan
 
 
 FILE = Group.create_ordered("The job file")

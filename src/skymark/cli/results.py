@@ -20,8 +20,7 @@ from skymark.execute.project_file import results_directory
 from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError, UsageError
 from skymark.model.record import Status
 from skymark.model.sizes import count_of
-from skymark.references import load_object
-from skymark.resources import install_line
+from skymark.resources import install_line, load_object
 from skymark.rundir.layout import SUMS
 from skymark.rundir.newest import newest_run
 from skymark.rundir.reader import Run, open_run, read_manifest

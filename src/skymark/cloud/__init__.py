@@ -52,44 +52,11 @@ if TYPE_CHECKING:
         submit_managed,
     )
 
-_PLACES = {
-    "checkup": ("Checkup", "Provider", "check_up"),
-    "launching": (
-        "Estimate",
-        "execute",
-        "follow_commands",
-        "launch",
-        "queue_commands",
-        "quote",
-    ),
-    "lifecycle.queued_jobs": ("Submitted",),
-    "lifecycle.stages": (
-        "Callbacks",
-        "InterruptAnswer",
-        "Ended",
-        "Kept",
-        "Left",
-        "Quoted",
-        "Retrieved",
-    ),
-    "machines": (
-        "cancel",
-        "collect",
-        "down",
-        "names_of_machines",
-        "profile_of_machine",
-        "run_of_machine",
-        "show_log",
-        "status",
-    ),
-    "own_venv": ("cloud_venv", "has_skypilot", "make_cloud_venv", "program_there"),
-    "sky.client": ("advice_for_here", "sky_program"),
-    "sky.clusters": ("LiveMachine",),
-    "sky.jobs": ("JobEnd", "QueuedJob", "queued_jobs"),
-    "sky.ssh": ("copy", "shell"),
-    "submitting": ("QuotedParts", "QuotedSlots", "SubmittedParts", "submit", "submit_managed"),
-}
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
+_MODULES = (
+    *("own_venv", "sky.client", "sky.clusters", "sky.jobs", "sky.ssh", "lifecycle.stages"),
+    *("lifecycle.queued_jobs", "machines", "checkup", "launching", "submitting"),
+)
+"""Modules of the API, each of which imports no later one."""
 
 __all__ = [
     "Callbacks",
@@ -139,6 +106,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import a name of the API when it is first used."""
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    for place in _MODULES if name in __all__ else ():
+        module = import_module(f"{__name__}.{place}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -53,7 +53,7 @@ from skymark.machine.children import PARENT_VARIABLE, die_with, leave
 from skymark.machine.disk import MappedFiles
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Resources
-from skymark.references import load_object
+from skymark.resources import load_object
 from skymark.suite import contract
 
 PACKET_BYTES = 1 << 16

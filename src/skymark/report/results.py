@@ -22,7 +22,6 @@ from skymark.rundir import reader
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from skymark.model.record import Record
     from skymark.report.ranking_table import Row
     from skymark.report.verdicts import ScenarioVerdict
     from skymark.store.storing import Stored

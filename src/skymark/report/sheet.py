@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal
 from skymark.model.errors import DataError
 from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Setting, Status
-from skymark.references import load_object
 from skymark.report.export import csv_cell
 from skymark.report.markdown import AT, markdown, markdown_table
 from skymark.report.progress import directory_of, require_suite
 from skymark.report.text import MISSING, plain, writer
+from skymark.resources import load_object
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import Run, open_run

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 
 from skymark.model.errors import UsageError
-from skymark.references import extensions
+from skymark.resources import extensions
 from skymark.store.store import RunSource, Store
 
 Variables = Mapping[str, str]

@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError
 from skymark.cli.help import FLAGS, HELP_ALL, OF_SUITE, RARE
 from skymark.cli.main import COMMANDS as GROUPS
 from skymark.cli.main import add_suites, app, main
-from skymark.references import load_object
+from skymark.resources import load_object
 
 FUNCTIONS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 GROUPED = {

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from skymark import references
+from skymark import resources
 from skymark.suite import registry
 from tests.installed_suite import SORTING_SUITE, install_into
 
 
 def forget() -> None:
     """Have the registry look again."""
-    references._extensions.cache_clear()
+    resources._extensions.cache_clear()
     registry._entry_points.cache_clear()
     registry.suite_named.cache_clear()
 

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 
 from skymark.model.base import Frozen
 from skymark.model.errors import StoreRefusedError, UsageError
-from skymark.references import imported_when_called, load_object
-from skymark.resources import install_line
+from skymark.resources import imported_when_called, install_line, load_object
 from skymark.store.kinds import ClientLibrary, StoreKind
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError
-from skymark.references import imported_when_called
-from skymark.resources import install_line
+from skymark.resources import imported_when_called, install_line
 from skymark.store.kinds import ClientLibrary, StoreKind, Variables
 
 KEY_VARIABLE = "WANDB_API_KEY"

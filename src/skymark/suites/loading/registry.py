@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.references import extensions
+from skymark.resources import extensions
 from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
 from skymark.suites.loading.scenario import SCENARIOS, Scenario
