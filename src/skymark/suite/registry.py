@@ -1,23 +1,16 @@
-"""Registry of the installed suites, and the reading of settings and options for one."""
+"""Suites, found by the entry points of the group ``skymark.suites``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint
-from itertools import product
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.record import Setting
 from skymark.resources import extensions
 
 if TYPE_CHECKING:
     from skymark.suite.contract import Suite
-
 
 GROUP = "skymark.suites"
 COMMANDS = "skymark.commands"
@@ -76,38 +69,3 @@ def suites() -> tuple[Suite, ...]:
         UsageError: a suite does not load.
     """
     return tuple(suite_named(name) for name in suite_names())
-
-
-Given = TypeVar("Given", bound=Frozen)
-
-
-def combinations(values: Mapping[str, Sequence[Setting]]) -> list[dict[str, Setting]]:
-    """Return every combination of values, by name."""
-    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
-
-
-def read_given(model: type[Given], kind: str, values: Mapping[str, object]) -> Given:
-    """Read values by name.
-
-    Args:
-        model: has a field for each name that may be given.
-        kind: ``setting`` or ``option``, for messages.
-        values: the user's values by name.
-
-    Raises:
-        UsageError: the name does not exist, or the value is invalid.
-    """
-    for name in values:
-        if name not in model.model_fields:
-            raise UnknownNameError(kind, name, model.model_fields)
-    try:
-        return model.model_validate(dict(values))
-    except ValidationError as error:
-        raise refusal(kind, error, values) from error
-
-
-def refusal(kind: str, error: ValidationError, values: Mapping[str, object]) -> UsageError:
-    """Return the error for the first value that a model refuses."""
-    fault = error.errors()[0]
-    name = str(fault["loc"][0])
-    return UsageError(f"{kind} {name}={values.get(name)!r}: {fault['msg']}")

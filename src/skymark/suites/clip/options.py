@@ -13,7 +13,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.option import Option
 from skymark.model.record import Setting
-from skymark.suite.registry import read_given, refusal
+from skymark.suite.given import read_given, refusal
 from skymark.suites.clip.specification import (
     OPEN_CLIP_DEFAULT,
     PIXEL_OPTIONS,

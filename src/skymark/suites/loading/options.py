@@ -12,7 +12,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.option import Option, read_value
 from skymark.model.record import Setting
-from skymark.suite.registry import read_given
+from skymark.suite.given import read_given
 from skymark.suites.loading.step.step import StepKind
 
 DEFAULT_SEED = 7

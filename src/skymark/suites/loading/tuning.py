@@ -11,7 +11,7 @@ from skymark.model.errors import UnknownNameError
 from skymark.model.record import Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, MeasuredStep, Tuning
-from skymark.suite.registry import combinations
+from skymark.suite.given import combinations
 
 EVERY_ELEMENT = 1_000_000
 """Number of verified elements that means all, including the elements of measured epochs."""

@@ -13,7 +13,7 @@ from skymark.machine.facts import has_driver
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Setting
-from skymark.suite.registry import combinations
+from skymark.suite.given import combinations
 
 FORM = re.compile(r"(?P<file>.+\.py):(?P<function>[^\W\d]\w*)")
 STEP = "step_ms"

@@ -16,7 +16,7 @@ from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, Row, Suite, Tuning
-from skymark.suite.registry import read_given
+from skymark.suite.given import read_given
 from skymark.suites.own.maker import STEP, points_of, read_maker
 from skymark.suites.own.metrics import COST, DECLARATION, UTILISATION
 from skymark.suites.own.specification import OwnOptions, OwnSpecification, split
