@@ -31,6 +31,8 @@ EXTRAS = {
     "cloud": ("bucket", "rehearsal"),
 }
 """Which of skymark's extras a requirement file pins, besides what its ``.in`` file names."""
+ALONE = ("trainers",)
+"""Requirement files without dependencies, which another file pins."""
 BANDIT = "B613,B614,B615"
 """What ruff has not of bandit: signs that turn text round, `torch.load`, unpinned downloads."""
 SIDE_BY_SIDE = ("--dist", "loadfile", "--no-loadscope-reorder")
@@ -496,6 +498,7 @@ def pins(session: nox.Session) -> None:
         if name in EXTRAS:
             sources = [ROOT / "pyproject.toml", *sources]
         extras = [word for extra in EXTRAS.get(name, ()) for word in ("--extra", extra)]
+        extras += ["--no-deps"] if name in ALONE else []
         with session.chdir(source.parent if name in declared else ROOT):
             target = str(directory / f"{name}.txt")
             session.run(*compile_, *options, *extras, *map(str, sources), "-o", target)

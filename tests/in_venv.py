@@ -4,7 +4,8 @@
     python -m tests.in_venv cloud tests/cloud [OPTION …]
 
 SkyPilot's has a pytest. An adapter's has its interpreter and packages, which come first; pytest and
-what it needs come from here, and coverage is measured there if it is here.
+what it needs come from here, and coverage is measured there if it is here. CLIP's has frameworks
+whose training loops are watched beside it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
+
+from uv import find_uv_bin
 
 from skymark.cache.location import cache_directory
 from skymark.cloud.own_venv import make_cloud_venv
@@ -36,6 +40,8 @@ raise SystemExit(pytest.main(sys.argv[1:]))
 
 
 ROOT = Path(__file__).parents[1]
+BESIDE = {"clip": ROOT / "requirements" / "trainers.txt"}
+"""Further packages of tests in an adapter's venv."""
 
 
 def main() -> None:
@@ -58,7 +64,7 @@ def run_in_adapter_venv(name: str, arguments: Sequence[str]) -> int:
     spec = VenvSpec(name=name, locked=f"adapters/{name}.txt")
     venv = Venvs(cache_directory(), lambda text: print(text, file=sys.stderr)).ensure(spec)
     with TemporaryDirectory() as place:
-        paths = [ROOT / "src", ROOT]
+        paths = [ROOT / "src", ROOT, *_beside(name, venv.python)]
         coverage = find_spec("coverage")
         if "COVERAGE_PROCESS_CONFIG" in os.environ and coverage and coverage.origin:
             (Path(place) / "coverage").symlink_to(Path(coverage.origin).parent)
@@ -71,6 +77,22 @@ def run_in_adapter_venv(name: str, arguments: Sequence[str]) -> int:
             [str(venv.python), "-c", start, *arguments], env=variables, cwd=ROOT, check=False
         )
     return done.returncode
+
+
+def _beside(name: str, python: Path) -> list[Path]:
+    """Install the further packages of an adapter's tests once, and return their directory."""
+    if name not in BESIDE:
+        return []
+    pins = BESIDE[name]
+    digest = sha256(pins.read_bytes()).hexdigest()[:12]
+    directory = ROOT / "build" / f"{pins.stem}-{digest}"
+    if not directory.exists():
+        new = directory.with_suffix(f".{os.getpid()}")
+        command = ("pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(pins))
+        where = ("--python", str(python), "--target", str(new))
+        subprocess.run([find_uv_bin(), *command, *where], check=True)
+        new.rename(directory)
+    return [directory]
 
 
 if __name__ == "__main__":

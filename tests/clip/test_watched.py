@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,9 @@ import pytest
 from skymark.watching.program import watch_program
 from tests.clip.watched_programs import PROGRAMS, STATUS
 
-NEEDED = {"trainer": "accelerate"}
-"""The package without which a program does not start, where it has another name."""
-
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_training_program_has_the_same_losses_and_status_and_a_verdict(name, capfd):
-    package = NEEDED.get(name, name)
-    if find_spec(package) is None:
-        pytest.skip(f"{package} is not in this environment: uv pip install {package}")
     command = [sys.executable, "-W", "ignore", "-m", "tests.clip.watched_programs", name]
     plain = subprocess.run(
         command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
