@@ -202,7 +202,7 @@ def skypilot_rank(variables: Variables) -> Rank | None:
     """
     node = pair(variables, NODE, NODES)
     job = pair(variables, MANAGED, MANAGED_JOBS) if variables.get(MANAGED_JOBS) else None
-    return _two_levels(variables, (job, MANAGED, MANAGED_JOBS), (node, NODE, NODES))
+    return _nested(variables, (job, MANAGED, MANAGED_JOBS), (node, NODE, NODES))
 
 
 def tpu_rank(variables: Variables) -> Rank | None:
@@ -223,7 +223,7 @@ def tpu_rank(variables: Variables) -> Rank | None:
     require_below(variables, worker, TPU_WORKER, len(hosts), TPU_HOSTS)
     slice_ = pair(variables, SLICE, SLICES) if variables.get(SLICES) else None
     host = worker, len(hosts)
-    return _two_levels(variables, (slice_, SLICE, SLICES), (host, TPU_WORKER, TPU_HOSTS))
+    return _nested(variables, (slice_, SLICE, SLICES), (host, TPU_WORKER, TPU_HOSTS))
 
 
 def torchrun_rank(variables: Variables) -> Rank | None:
@@ -234,30 +234,28 @@ def torchrun_rank(variables: Variables) -> Rank | None:
     """
     if not variables.get("WORLD_SIZE"):  # RANK alone is a name that others use
         return None
-    return _two_levels(
-        variables,
-        (None, "", ""),
-        (pair(variables, "RANK", "WORLD_SIZE"), "RANK", "WORLD_SIZE"),
-    )
+    names = "RANK", "WORLD_SIZE"
+    return _nested(variables, (pair(variables, *names), *names))
 
 
 Level = tuple[tuple[int, int] | None, str, str]
 """Number and count, with the variables that told them; None where they are not set."""
 
 
-def _two_levels(variables: Variables, outer: Level, inner: Level) -> Rank | None:
-    """Return the rank of an inner worker over all outer ones."""
-    levels = [(found, told, counted) for found, told, counted in (outer, inner) if found]
-    if not levels:
+def _nested(variables: Variables, *levels: Level, note: str = "") -> Rank | None:
+    """Return the rank of a worker of the innermost level over all levels, the outermost first."""
+    known = [(found, told, counted) for found, told, counted in levels if found]
+    if not known:
         return None
     index, count = 0, 1
-    for (one, many), _, _ in levels:
+    for (one, many), _, _ in known:
         index, count = index * many + one, count * many
     return Rank(
         index=index,
         count=count,
-        told_by=" and ".join(shown(variables, told) for _, told, _ in levels),
-        counted_by=" times ".join(shown(variables, counted) for _, _, counted in levels),
+        told_by=" and ".join(shown(variables, told) for _, told, _ in known),
+        counted_by=" times ".join(shown(variables, counted) for _, _, counted in known),
+        note=note,
     )
 
 
@@ -282,24 +280,32 @@ def slurm_rank(variables: Variables) -> Rank | None:
     Raises:
         UsageError: the position of the task in its array is unknown.
     """
-    task, step = _array_rank(variables), _step_rank(variables)
-    if task is None or step is None or task.count is None or step.count is None:
-        return task or step
-    return Rank(
-        index=task.index * step.count + step.index,
-        count=task.count * step.count,
-        told_by=f"{task.told_by} and {step.told_by}",
-        counted_by=f"{task.counted_by} times {step.counted_by}",
-        note=task.note,
-    )
-
-
-def _array_rank(variables: Variables) -> Rank | None:
+    step = None  # outside a step of several processes
+    if (number(variables, PROCESSES, least=1) or 1) > 1:
+        step = pair(variables, PROCESS, PROCESSES)
+    steps = step, PROCESS, PROCESSES
     task = number(variables, TASK)
     if task is None:
-        return None
-    if variables.get(WHOLE):
-        return _placed(task, variables)
+        return _nested(variables, steps)
+    if not variables.get(WHOLE):
+        return _nested(variables, (_evenly_placed(task, variables), TASK, COUNT), steps)
+    whole = array_tasks(variables[WHOLE])
+    if task not in whole:
+        raise UsageError(
+            f"{shown(variables, TASK)} and {shown(variables, WHOLE)} contradict each other: the "
+            f"array has no such task; set {WHOLE} to all tasks of the array"
+        )
+    count, note = number(variables, COUNT), ""
+    if count is not None and count != len(whole):
+        note = (
+            f"{count} of the {len(whole)} tasks were submitted; the parts of the rest stay theirs"
+        )
+    placed = whole.index(task), len(whole)
+    return _nested(variables, (placed, TASK, WHOLE), steps, note=note)
+
+
+def _evenly_placed(task: int, variables: Variables) -> tuple[int, int]:
+    """Return the position of a task in its array of evenly spaced numbers, and their count."""
     first, last, step, count = (number(variables, name) for name in (FIRST, LAST, STEP, COUNT))
     if first is None or last is None or not step or not count:
         missing = [name for name in (FIRST, LAST, STEP, COUNT) if not variables.get(name)]
@@ -316,35 +322,7 @@ def _array_rank(variables: Variables) -> Rank | None:
             f"gaps ({numbers}), and Slurm does not list them. Set {WHOLE} to the value of sbatch "
             "--array, such as 1,5,9-12, or give --rank I/N"
         )
-    return Rank(
-        index=(task - first) // step,
-        count=count,
-        told_by=shown(variables, TASK),
-        counted_by=shown(variables, COUNT),
-    )
-
-
-def _placed(task: int, variables: Variables) -> Rank:
-    """Return the rank of a task by its position in the whole array."""
-    whole = array_tasks(variables[WHOLE])
-    if task not in whole:
-        raise UsageError(
-            f"{shown(variables, TASK)} and {shown(variables, WHOLE)} contradict each other: the "
-            f"array has no such task; set {WHOLE} to all tasks of the array"
-        )
-    count = number(variables, COUNT)
-    note = (
-        f"{count} of the {len(whole)} tasks were submitted; the parts of the rest stay theirs"
-        if count is not None and count != len(whole)
-        else ""
-    )
-    return Rank(
-        index=whole.index(task),
-        count=len(whole),
-        told_by=shown(variables, TASK),
-        counted_by=shown(variables, WHOLE),
-        note=note,
-    )
+    return (task - first) // step, count
 
 
 def array_tasks(text: str) -> list[int]:
@@ -366,22 +344,6 @@ def array_tasks(text: str) -> list[int]:
             )
         found |= set(range(first, last + 1, step))
     return sorted(found)
-
-
-def _step_rank(variables: Variables) -> Rank | None:
-    """Return the rank of a process that ``srun`` started beside others."""
-    if number(variables, PROCESSES, least=1) in {None, 1}:
-        return None
-    found = pair(variables, PROCESS, PROCESSES)
-    if found is None:
-        return None
-    index, count = found
-    return Rank(
-        index=index,
-        count=count,
-        told_by=shown(variables, PROCESS),
-        counted_by=shown(variables, PROCESSES),
-    )
 
 
 SOURCES: tuple[Callable[[Variables], Rank | None], ...] = (
