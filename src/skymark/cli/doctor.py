@@ -17,9 +17,15 @@ from skymark.execute.accelerator import python_of_accelerator, require_accelerat
 from skymark.execute.seen_devices import copy_rates
 from skymark.machine.cgroup import room_here
 from skymark.machine.facts import capture
-from skymark.machine.fitness import fitness_warnings, room_warnings
+from skymark.machine.fitness import (
+    ROUND_S,
+    Noise,
+    fitness_warnings,
+    noise_warnings,
+    observe,
+    room_warnings,
+)
 from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, gpu_faults
-from skymark.machine.noise import ROUND_S, Noise, noise_warnings, observe
 from skymark.machine.nvidia import nvidia_driver, visible_units
 from skymark.model.gpu import Gpu, NvidiaDriver
 from skymark.model.sizes import size_text

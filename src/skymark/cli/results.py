@@ -218,7 +218,7 @@ def export(
     something; 2 nothing was written.
     """
     from skymark.plain_files import named_by_user
-    from skymark.report import export as exporting
+    from skymark.report import sheet
     from skymark.report.pytest_benchmark import FORMAT
     from skymark.store.kinds import is_address, known_addresses
 
@@ -242,7 +242,7 @@ def export(
             f"{known_addresses()}"
         )
     with named_by_user(Path(to)):
-        getattr(exporting, WRITERS[kind])(run, Path(to))
+        getattr(sheet, WRITERS[kind])(run, Path(to))
     _print_written([Path(to)], json=json)
     return 0
 

@@ -1,15 +1,28 @@
-"""Fitness of a machine for measuring: warnings, each with its remedy."""
+"""Fitness of a machine for measuring: warnings, each with its remedy, and the machine's noise.
+
+psutil reads the processors' times; sources of the rest: https://docs.kernel.org/accounting/psi.html
+for ``/proc/pressure``, https://docs.kernel.org/admin-guide/pm/cpufreq.html for
+``scaling_cur_freq``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import NamedTuple
 
 from skymark.machine.cgroup import (
     MORE_MEMORY,
     MORE_SHARED_MEMORY,
     SHARED_MEMORY,
     Room,
+    text_of,
 )
+from skymark.model.base import Count, Frozen, NonNegative
 from skymark.model.machine import MachineState
 from skymark.model.record import StabilityWarning
 from skymark.model.sizes import size_text
@@ -168,3 +181,206 @@ def _space_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
             message=f"the data lies on a network file system ({machine.filesystem})",
             action="set SKYMARK_CACHE to a directory on a local disk",
         )
+
+
+OBSERVED_S = 10.0
+"""Time to watch the machine."""
+ROUND_S = 0.5
+"""Length of a round of repetitions, similar to a benchmark's. Slower changes show between
+rounds."""
+STEPS = 100_000
+"""Size of the kernel's work: some milliseconds on a current processor."""
+MOST_STEAL = 0.01
+MOST_PRESSURE = 0.10
+MOST_SPREAD = 0.05
+"""With more noise than this, measuring takes many rounds."""
+
+
+class CpuTimes(NamedTuple):
+    """Time of all processors since the machine began, in seconds."""
+
+    busy: float
+    steal: float
+    total: float
+
+
+class Noise(Frozen):
+    """Noise of a machine, watched for some seconds. Null is unknown."""
+
+    rounds_s: tuple[NonNegative, ...]
+    """Mean time of a repetition of the kernel in each round."""
+    repetitions: Count
+    fastest_s: NonNegative
+    median_s: NonNegative
+    slowest_s: NonNegative
+    """Fastest, median and slowest repetition of the kernel."""
+    steal_share: NonNegative | None
+    """Share of all processors' time that the host gave to other machines."""
+    others_share: NonNegative | None
+    """Share of all processors' time that other programs used."""
+    frequency_mhz: tuple[NonNegative, NonNegative] | None
+    """Lowest and highest mean frequency of the processors."""
+    load_average_1m: NonNegative
+    pressure: dict[str, NonNegative]
+    """Share of the preceding ten seconds in which a program waited, by resource."""
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of rounds over their mean."""
+        mean = fmean(self.rounds_s)
+        return stdev(self.rounds_s) / mean if mean and len(self.rounds_s) > 1 else 0.0
+
+
+def kernel() -> int:
+    """Fixed work on the processor alone, without memory traffic or system calls."""
+    state = 1
+    for _ in range(STEPS):
+        state = (state * 1_103_515_245 + 12_345) & 0x7FFF_FFFF
+    return state
+
+
+def observe(
+    seconds: float = OBSERVED_S,
+    work: Callable[[], object] = kernel,
+    clock: Callable[[], float] = time.perf_counter,
+    cpu_clock: Callable[[], float] = time.process_time,
+    times: Callable[[], CpuTimes] | None = None,
+    root: Path = Path("/"),
+) -> Noise:
+    """Watch the machine while one core repeats a fixed piece of work.
+
+    Args:
+        seconds: how long.
+        work: the kernel.
+        clock: seconds.
+        cpu_clock: CPU seconds of this process.
+        times: reads the times of all processors; None to ask the kernel.
+        root: directory of ``proc`` and ``sys``.
+    """
+    pressure, load = pressure_of(root / "proc" / "pressure"), os.getloadavg()[0]
+    times = times or cpu_times
+    before, own_before = times(), cpu_clock()
+    frequencies: list[float] = []
+    rounds: list[float] = []
+    repetitions: list[float] = []
+    began = clock()
+    while clock() - began < seconds or len(rounds) < 2:
+        taken = list(_repeated(work, clock))
+        rounds.append(fmean(taken))
+        repetitions += taken
+        frequencies += [now] if (now := frequency_mhz(root)) is not None else []
+    wall_s, own_s = clock() - began, cpu_clock() - own_before
+    after = times()
+    return Noise(
+        rounds_s=tuple(rounds),
+        repetitions=len(repetitions),
+        fastest_s=min(repetitions),
+        median_s=median(repetitions),
+        slowest_s=max(repetitions),
+        steal_share=steal_share(before, after),
+        others_share=others_share(before, after, own_s / wall_s if wall_s else 0.0),
+        frequency_mhz=(min(frequencies), max(frequencies)) if frequencies else None,
+        load_average_1m=load,
+        pressure=pressure,
+    )
+
+
+def _repeated(work: Callable[[], object], clock: Callable[[], float]) -> Iterator[float]:
+    """Yield the time of each repetition in a round."""
+    ends = clock() + ROUND_S
+    while True:
+        began = clock()
+        work()
+        ended = clock()
+        yield ended - began
+        if ended >= ends:
+            return
+
+
+def cpu_times() -> CpuTimes:
+    """Return the times of all processors.
+
+    User and nice time already include the time of guests.
+    """
+    import psutil
+
+    now = psutil.cpu_times()
+    busy = now.user + now.nice + now.system + now.irq + now.softirq
+    return CpuTimes(busy, now.steal, busy + now.idle + now.iowait + now.steal)
+
+
+def steal_share(before: CpuTimes, after: CpuTimes) -> float | None:
+    """Return the stolen share of all processors' time; None if no time passed."""
+    if after.total <= before.total:
+        return None
+    return max(0, after.steal - before.steal) / (after.total - before.total)
+
+
+def others_share(before: CpuTimes, after: CpuTimes, own_cores: float) -> float | None:
+    """Return other programs' share of all processors' time; None if no time passed.
+
+    Args:
+        before: at the beginning.
+        after: at the end.
+        own_cores: CPU time of this process over the time in between.
+    """
+    if after.total <= before.total:
+        return None
+    busy = (after.busy - before.busy) / (after.total - before.total)
+    return max(0.0, busy - own_cores / (os.cpu_count() or 1))
+
+
+def pressure_of(directory: Path) -> dict[str, float]:
+    """Return the share of the last ten seconds in which a program waited, by resource.
+
+    Empty if the kernel does not report it.
+    """
+    shares = {}
+    for resource in ("cpu", "io", "memory"):
+        for line in (text_of(directory / resource) or "").splitlines():
+            kind, *pairs = line.split()
+            values = dict(pair.partition("=")[::2] for pair in pairs)
+            if kind == "some" and "avg10" in values:
+                shares[resource] = float(values["avg10"]) / 100
+    return shares
+
+
+def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
+    """Return the reasons why measurements take many rounds on this machine."""
+    warnings: list[StabilityWarning] = []
+    if noise.steal_share is not None and noise.steal_share > MOST_STEAL:
+        warnings.append(
+            StabilityWarning(
+                kind="cpu-steal",
+                message=f"the host gave {noise.steal_share:.1%} of the processors' time to others",
+                action="rent a machine with processors of its own, or measure at another time",
+            )
+        )
+    waited = noise.pressure.get("cpu", 0.0)
+    if waited > MOST_PRESSURE:
+        warnings.append(
+            StabilityWarning(
+                kind="cpu-pressure",
+                message=f"in {waited:.0%} of the last ten seconds a program waited for a processor",
+                action="stop what runs beside, or wait until it is done (`top` shows which)",
+            )
+        )
+    if noise.spread > MOST_SPREAD:
+        warnings.append(
+            StabilityWarning(
+                kind="noisy-processor",
+                message=f"the same work varies by {noise.spread:.1%} from round to round",
+                action="stop what runs beside, fix the frequency (`sudo cpupower frequency-set "
+                "--governor performance`), or take more rounds",
+            )
+        )
+    return tuple(warnings)
+
+
+def frequency_mhz(root: Path = Path("/")) -> float | None:
+    """Return the mean frequency of the first processors; None if it is unreadable."""
+    files = islice((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq"), 8)
+    frequencies_mhz = [
+        int(text) / 1000 for file in files if (text := text_of(file) or "").strip().isdigit()
+    ]
+    return fmean(frequencies_mhz) if frequencies_mhz else None

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from skymark.machine.cgroup import cpu_groups, limits_of, text_of, throttled_s
-from skymark.machine.noise import frequency_mhz
+from skymark.machine.fitness import frequency_mhz
 from skymark.machine.processes import Table, marker_of
 from skymark.model.record import MachineUse
 

@@ -102,7 +102,7 @@ class Run(reader.Run):
 
     def to_arrow(self) -> Any:
         """Return a `pyarrow.Table` with a row per record and a column per metric."""
-        from skymark.report.export import arrow_table
+        from skymark.report.sheet import arrow_table
 
         return arrow_table(self)
 

@@ -1,22 +1,22 @@
-"""Sheets of adapters × scenarios: figures of runs and of other programs side by side."""
+"""Figures as flat tables: the rows of a run, and sheets of adapters × scenarios."""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from html import escape
 from math import hypot
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from skymark.model.errors import DataError
 from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Setting, Status
-from skymark.report.export import csv_cell
 from skymark.report.markdown import AT, markdown, markdown_table
 from skymark.report.progress import directory_of, require_suite
 from skymark.report.text import MISSING, plain, writer
@@ -24,9 +24,70 @@ from skymark.resources import load_object
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.newest import runs_in
 from skymark.rundir.reader import Run, open_run
+from skymark.rundir.row import Value, columns_of, price_per_million_usd, rows_of
 
 if TYPE_CHECKING:
+    from skymark.rundir.reader import Run
     from skymark.suite.contract import Suite
+
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\ufffd", "＝", "＋", "－", "＠")
+"""Beginnings that a spreadsheet may take for a formula's; U+FFFD stood for a control character."""
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+
+
+def write_csv(run: Run, path: Path) -> None:
+    """Write one line per record, in UTF-8 with a heading; missing is an empty field."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(csv_cell, columns(run)))
+    writer.writerows(map(csv_cell, row.values()) for row in rows(run))
+    path.write_text(text.getvalue(), encoding="utf-8")
+
+
+def csv_cell(value: Value) -> Value:
+    """Return a value as a cell that no spreadsheet takes for a formula (OWASP: CSV injection)."""
+    if not isinstance(value, str):
+        return value
+    shown = plain(value)
+    return f"'{shown}" if shown.startswith(FORMULAS) and not NUMBER.fullmatch(shown) else shown
+
+
+def write_parquet(run: Run, path: Path) -> None:
+    """Write one row per record, with typed columns; missing is null."""
+    import pyarrow.parquet as pq
+
+    with path.open("wb") as file:
+        pq.write_table(arrow_table(run), file)
+
+
+def arrow_table(run: Run) -> Any:
+    """Return a `pyarrow.Table` with one row per record and typed columns; missing is null."""
+    import pyarrow as pa
+
+    types = {
+        str: pa.string(),
+        int: pa.int64(),
+        float: pa.float64(),
+        bool: pa.bool_(),
+        datetime: pa.timestamp("us", tz="UTC"),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in columns(run).items()])
+    return pa.Table.from_pylist(list(rows(run)), schema)
+
+
+def columns(run: Run) -> dict[str, type]:
+    """Return the name and type of every column, in order."""
+    return {"run_id": str, **columns_of(run.declaration), "price_per_million_usd": float}
+
+
+def rows(run: Run) -> Iterator[dict[str, Value]]:
+    """Yield one row per record: every column, missing as None."""
+    declaration, hourly_usd = run.declaration, run.manifest.hourly_price_usd
+    for record, row in zip(run.records, rows_of(run.records, declaration), strict=True):
+        price_usd = price_per_million_usd(record, declaration, hourly_usd)
+        yield {"run_id": run.manifest.run_id, **row, "price_per_million_usd": price_usd}
+
 
 SheetFormat = Literal["csv", "md", "html"]
 MEAN = "mean"

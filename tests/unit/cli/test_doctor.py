@@ -19,8 +19,8 @@ from skymark.cloud.checkup import Checkup, ProviderState, bounded, providers
 from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
+from skymark.machine.fitness import Noise
 from skymark.machine.gpu_fitness import CopyRates
-from skymark.machine.noise import Noise
 from skymark.model.record import StabilityWarning
 from tests.nvml.stand_in import GIB, H100
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from skymark.machine.cores import apart, divided, keep_to, ranges
+from skymark.machine.cgroup import apart, divided, keep_to, ranges
 from tests.waiting import until
 
 FIRST = min(os.sched_getaffinity(0))

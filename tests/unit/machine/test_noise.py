@@ -7,7 +7,7 @@ from itertools import cycle
 
 import pytest
 
-from skymark.machine.noise import (
+from skymark.machine.fitness import (
     CpuTimes,
     Noise,
     cpu_times,

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from skymark.cli.main import main
 from skymark.model.errors import SkymarkError
 from skymark.model.schema import KEY, seal
-from skymark.report.export import FORMULAS, NUMBER
 from skymark.report.html import write_html
+from skymark.report.sheet import FORMULAS, NUMBER
 from skymark.rundir.reader import open_run
 from tests.data import make_run
 from tests.examples import examples

@@ -20,9 +20,9 @@ from skymark.model.record import Cell, Record, Round
 from skymark.model.schema import KEY, seal
 from skymark.report.compare import compare_runs, gate
 from skymark.report.comparison_tables import print_comparison
-from skymark.report.export import write_csv, write_parquet
 from skymark.report.html import render
 from skymark.report.ranking_table import ranked
+from skymark.report.sheet import write_csv, write_parquet
 from skymark.report.terminal import print_report
 from skymark.rundir.reader import Run, open_run
 from skymark.statistics.difference import Verdict

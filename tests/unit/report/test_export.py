@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.report.export import columns, csv_cell, write_csv, write_parquet
+from skymark.report.sheet import columns, csv_cell, write_csv, write_parquet
 from skymark.rundir.reader import Run
 
 

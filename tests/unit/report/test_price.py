@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from skymark.model.metric import Declaration, Metric
-from skymark.report.export import write_csv
 from skymark.report.html import render
+from skymark.report.sheet import write_csv
 from skymark.report.terminal import print_report
 from skymark.rundir.reader import Run
 from skymark.rundir.row import price_per_million_usd, rate_of

@@ -19,8 +19,8 @@ from rich.console import Console
 
 from skymark.report.compare import compare_runs
 from skymark.report.comparison_tables import print_comparison
-from skymark.report.export import write_csv, write_parquet
 from skymark.report.html import render
+from skymark.report.sheet import write_csv, write_parquet
 from skymark.report.terminal import print_report
 from skymark.rundir.reader import Run, open_run
 

@@ -244,7 +244,7 @@ class AdapterBench:
         if job.format not in HTTP:
             yield Link()
             return
-        from skymark.machine.cores import apart
+        from skymark.machine.cgroup import apart
         from skymark.suites.loading.dataset.objects import serving, stored_bytes
 
         served = serving(

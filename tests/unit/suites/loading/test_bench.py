@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skymark.machine import disk
-from skymark.machine.cores import divided
+from skymark.machine.cgroup import divided
 from skymark.model.errors import LibraryAbsentError
 from skymark.model.plan import Selection
 from skymark.model.record import Resources
