@@ -283,9 +283,7 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
         return list(quote.offers)
     cheapest = quote.cheapest
     if cost.high_usd <= max_cost_usd + ROUNDING_USD:
-        allowed_usd = max_cost_usd / (quote.machine_time.high_s / 3600)
-        most_usd = max(allowed_usd, cheapest.hourly_price_usd)
-        return [offer for offer in quote.offers if offer.hourly_price_usd <= most_usd]
+        return [one for one in quote.offers if quote.allows(one.hourly_price_usd, max_cost_usd)]
     machines = f"{quote.num_nodes} × " if quote.num_nodes > 1 else ""
     paid_s = max_cost_usd / (cheapest.hourly_price_usd * quote.num_nodes) * 3600
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s

@@ -30,6 +30,7 @@ from skymark.cloud.rented_run import (
     split_of_machines,
 )
 from skymark.cloud.sky.catalogue import (
+    accelerators_text,
     at_told_price,
     gpu_bytes,
     prices_for,
@@ -288,10 +289,7 @@ def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | No
         cloud=cloud,
         region=launched.region,
         instance_type=launched.instance_type or "own machine",
-        accelerators=", ".join(
-            f"{kind}:{count:g}" for kind, count in (launched.accelerators or {}).items()
-        )
-        or None,
+        accelerators=accelerators_text(launched.accelerators),
         spot=bool(launched.use_spot),
         hourly_price_usd=0.0 if usd is None else usd / int(handle.launched_nodes),
         price_from="own" if own else "provider" if told else "catalogue",

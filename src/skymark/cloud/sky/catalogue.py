@@ -138,7 +138,7 @@ def _offers(
 ) -> Iterator[Offer]:
     """Yield the offers of a cloud; machines whose price is no amount go to `unknown`."""
     name = str(cloud).casefold()
-    accelerators = _text_of(resources.accelerators)
+    accelerators = accelerators_text(resources.accelerators)
     if name in OWN_CLUSTERS:
         yield Offer(
             cloud=name,
@@ -171,7 +171,7 @@ def _offers(
                     cloud=name,
                     region=region.name,
                     instance_type=machine.instance_type,
-                    accelerators=_text_of(machine.accelerators),
+                    accelerators=accelerators_text(machine.accelerators),
                     spot=machine.use_spot,
                     hourly_price_usd=price_usd,
                     price_from=source,
@@ -196,10 +196,9 @@ def _price(machine: Any) -> tuple[float | None, str]:
     return round(price_usd, 6), "catalogue"
 
 
-def _text_of(accelerators: dict[str, float] | None) -> str | None:
-    if not accelerators:
-        return None
-    return ", ".join(f"{name}:{count:g}" for name, count in accelerators.items())
+def accelerators_text(accelerators: Mapping[str, float] | None) -> str | None:
+    """Return SkyPilot's accelerators as a text such as ``A100:1``; None for none."""
+    return ", ".join(f"{name}:{count:g}" for name, count in (accelerators or {}).items()) or None
 
 
 def _date_of(clouds: Collection[str], catalogued: dict[str, Path]) -> date | None:

@@ -23,7 +23,7 @@ from skymark.cloud.machine_script import (
     within,
 )
 from skymark.cloud.rented_run import RentedRun, machine_file
-from skymark.cloud.sky.catalogue import gpu_bytes
+from skymark.cloud.sky.catalogue import accelerators_text, gpu_bytes
 from skymark.cloud.sky.client import sdk, short
 from skymark.cloud.sky.internals import (
     image_of,
@@ -148,8 +148,8 @@ def part_of(launched: Any, accelerators: Any) -> Any:
     there = {name.casefold(): count for name, count in (launched.accelerators or {}).items()}
     for name, count in (part.accelerators or {}).items():
         if count > there.get(name.casefold(), 0):
-            has = ", ".join(f"{one}:{n:g}" for one, n in (launched.accelerators or {}).items())
-            raise UsageError(f"--gpus {name}:{count:g}: the machine has {has or 'none'}")
+            has = accelerators_text(launched.accelerators) or "none"
+            raise UsageError(f"--gpus {name}:{count:g}: the machine has {has}")
     return part
 
 
