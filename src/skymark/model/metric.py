@@ -151,6 +151,8 @@ class Declaration(Frozen):
     """Sentences that explain how the figures are measured."""
     legend: str = ""
     """Addition to a table's legend, in a few words."""
+    legends: dict[str, str] = Field(default_factory=dict)
+    """Further additions, where a record has a condition: by ``NAME=VALUE``."""
     oracle: str = ""
     """A sentence on the proof that verification gives."""
     scenario_titles: dict[str, str] = Field(default_factory=dict)

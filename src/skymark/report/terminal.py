@@ -83,7 +83,7 @@ def print_report(run: Run, console: Console, *, wide: bool = False) -> None:
             _print_table(_stand_ins(others, columns, width), console)
     if any(record.metrics for record in run.records):
         console.print()
-        console.print(Text(_legend(declaration), style="dim"))
+        console.print(Text(_legend(declaration, run.records), style="dim"))
     _print_bad(run.records, console)
     _print_absent(run.records, console)
     _print_warnings(run.records, console)
@@ -93,7 +93,7 @@ def print_report(run: Run, console: Console, *, wide: bool = False) -> None:
     console.print(_summary(run, verdicts))
 
 
-def _legend(declaration: Declaration) -> str:
+def _legend(declaration: Declaration, records: Sequence[Record]) -> str:
     metric = declaration.primary_metric
     parts = [
         f"bold: shown to be the {metric.words.best}",
@@ -103,6 +103,8 @@ def _legend(declaration: Declaration) -> str:
         *([] if metric.scale == "exact" else ["±: half the 95 % interval over rounds"]),
         *([declaration.legend] if declaration.legend else []),
     ]
+    seen = {f"{name}={value}" for record in records for name, value in record.conditions.items()}
+    parts += [text for condition, text in declaration.legends.items() if condition in seen]
     return plain(" · ".join(parts))
 
 

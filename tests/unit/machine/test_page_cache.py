@@ -7,7 +7,12 @@ import os
 import pytest
 
 from skymark.machine import disk
-from skymark.machine.disk import CHUNK_BYTES, drop_page_cache, fill_page_cache
+from skymark.machine.disk import (
+    CHUNK_BYTES,
+    cached_share,
+    drop_page_cache,
+    fill_page_cache,
+)
 
 
 def resident_share(path):
@@ -31,6 +36,21 @@ def dropped(tmp_path):
     if resident_share(tmp_path / "shards" / "one") > 0.9:
         pytest.skip("this file system has no page cache that can be dropped")
     return tmp_path
+
+
+def test_the_share_of_files_in_memory_is_seen_and_nothing_is_loaded(dropped):
+    (dropped / "empty").touch()
+    before = cached_share(dropped)
+    assert before == cached_share(dropped)
+    assert before == pytest.approx(resident_share(dropped / "shards" / "one"), abs=0.01)
+    with (dropped / "shards" / "one").open("rb") as file:
+        file.read(8 * CHUNK_BYTES)
+    between = cached_share(dropped)
+    assert before < between
+    assert between == pytest.approx(resident_share(dropped / "shards" / "one"), abs=0.01)
+    fill_page_cache(dropped, 60)
+    assert cached_share(dropped) == 1
+    assert cached_share(dropped / "absent") is None
 
 
 def test_files_that_were_dropped_are_there_again(dropped):

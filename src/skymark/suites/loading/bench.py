@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from skymark.machine.disk import drop_page_cache, fill_page_cache
+from skymark.machine.disk import cached_share, drop_page_cache, fill_page_cache
 from skymark.model.effort import Effort
 from skymark.model.errors import LibraryAbsentError, UnsupportedError
 from skymark.model.record import RoundResult
@@ -47,6 +47,10 @@ LINK_SETTINGS = (
 """Settings of the object server that are among the figures."""
 
 
+FROM_MEMORY = 0.5
+"""Share of the files in the page cache above which a rate is of the memory."""
+
+
 @dataclass(frozen=True)
 class Link:
     """The link to an object server, in the record's form; empty without one."""
@@ -54,6 +58,12 @@ class Link:
     figures: Mapping[str, float] = field(default_factory=dict)
     cores: str | None = None
     """The CPUs of the measured processes, and the CPUs of the server."""
+
+
+def _served_from(cached: float | None) -> dict[str, Setting]:
+    if cached is None:
+        return {}
+    return {"served_from": "memory" if cached > FROM_MEMORY else "disk"}
 
 
 class AdapterBench:
@@ -137,6 +147,7 @@ class AdapterBench:
             drop_page_cache(files)
         else:
             fill_page_cache(files, limits.max_seconds)
+        cached = None if format in HTTP else cached_share(files)
         job = LoadingJob(
             scenario=scenario,
             dataset=dataset,
@@ -196,6 +207,7 @@ class AdapterBench:
                 "operators": "native" if declared.native else "reference",
                 "execution": str(adapter.execution(job)),
                 "page_cache": settings.page_cache,
+                **_served_from(cached),
                 "format": format,
                 "deliver": job.deliver,
                 **({"copies": settings.copies} if settings.copies else {}),

@@ -433,6 +433,7 @@ DECLARATION = Declaration(
         "operators",
         "execution",
         "page_cache",
+        "served_from",
         "format",
         "shuffle",
         "mixing",
@@ -443,6 +444,7 @@ DECLARATION = Declaration(
         *PLACES,
     ),
     legend="waits per batch",
+    legends={"served_from=memory": "data from memory"},
     oracle=(
         "outside the timed region the oracle accounted for every element once per epoch, and "
         "compared delivered content with the NumPy reference"

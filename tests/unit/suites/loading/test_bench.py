@@ -131,6 +131,7 @@ def test_a_round_says_what_its_numbers_depend_on(cache):
     assert result.conditions == {
         "operators": "reference",
         "execution": "the calling thread",
+        "served_from": "memory",
         "page_cache": "warm",
         "format": "memory",
         "shuffle": "global",
