@@ -24,7 +24,7 @@ from skymark.cache.building import (
     require_sound,
     verify_strangers,
 )
-from skymark.cache.conversion import convert
+from skymark.cache.conversion import convert, converted_recipe
 from skymark.cache.location import DATA_VARIABLE, MODULES, Policy, folder_of, library_variables
 from skymark.cache.recipe import Recipe, recipe_of
 from skymark.cache.sharing import job_directory, root_of_jobs, using
@@ -147,8 +147,6 @@ def provided(
     with ExitStack() as stack:
         lower, more = None, {}
         if recipe is not None and policy.converts:
-            from skymark.cache.conversion import convert, converted_recipe
-
             converted = convert(root, recipe, stack, announce=announce)
             more[DATA_VARIABLE] = str(converted)
             recipe = converted_recipe(recipe, converted)
@@ -253,8 +251,6 @@ def measure_rates(root: Path, python: str | None) -> Rates:
 
 def _build_s(trial: Path, data: Path, python: str) -> float:
     """Return the seconds that the library takes for the rows, beyond those for a single one."""
-    from skymark.cache.location import library_variables
-
     single = trial / "single.json"
     single.write_text('{"index": 0, "text": ""}')
     took_s = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from skymark.cache.location import Policy, root_of
+from skymark.cache.location import JOB_VARIABLE, Policy, root_of
 from skymark.cli.cache_entries import clean, du, list_entries, verify
 from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
 from skymark.cli.parameters import (
@@ -369,7 +369,6 @@ def _print_before_and_after(
 
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     """Run a job's command to its end, also if a signal stops this process."""
-    from skymark.cache.location import JOB_VARIABLE
     from skymark.cache.sharing import note_command
 
     try:

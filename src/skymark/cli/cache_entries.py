@@ -11,7 +11,7 @@ from skymark.cache.location import root_of
 from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.parameters import DAYS, Root, Several
 from skymark.cli.tables import Json, print_rows
-from skymark.model.errors import UsageError
+from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.sizes import count_of
 
 FOUND = 1
@@ -143,7 +143,6 @@ def clean(
     """
     from skymark.cache.entries import FOLDERS
     from skymark.cache.entries import clean as clean_entries
-    from skymark.model.errors import UnknownNameError
     from skymark.report.text import size
 
     for name in kind:

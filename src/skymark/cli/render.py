@@ -23,6 +23,7 @@ from skymark.cli.render_options import (
     SharingOptions,
     Template,
     run_named,
+    shared_work,
 )
 from skymark.cli.rented_options import (
     DEFAULT_CLUSTER,
@@ -31,7 +32,7 @@ from skymark.cli.rented_options import (
     CostOptions,
     Sync,
 )
-from skymark.execute.planner import load_profile
+from skymark.execute.planner import load_profile, read_plan, write_plan
 from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Limits
@@ -331,7 +332,6 @@ def sky(  # its parameters are the options of a command
       skymark render sky cpu --output job.yaml
       skymark render sky clip_8xh100 --num-nodes 2 --output job.yaml
     """
-    from skymark.cli.render_options import shared_work
     from skymark.cli.terminal import Terminal
     from skymark.cloud.render.workload import sky_text
     from skymark.cloud.rented_run import (
@@ -341,7 +341,6 @@ def sky(  # its parameters are the options of a command
         split_of_machines,
     )
     from skymark.cloud.source import source_for
-    from skymark.execute.planner import write_plan
 
     plan = dataclasses.replace(options, profile=profile).plan()
     limits = Limits(deadline_s=_deadline_s(profile, deadline))
@@ -410,8 +409,6 @@ def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]
     Raises:
         UsageError: it is no plan, or options say something else.
     """
-    from skymark.execute.planner import read_plan
-
     if given := options.given():
         raise UsageError(
             f"{' and '.join(given)} cannot be given beside --plan {path}, which decides the work; "

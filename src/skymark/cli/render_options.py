@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
-from skymark.cache.location import require_policy
+from skymark.cache.location import Policy, require_policy
 from skymark.cli.help import RARE
 from skymark.cli.parameters import MOST, PolicyName, Several, Split, TotalCpus, TotalMemory
 from skymark.execute.duration import LATEST, run_time
-from skymark.execute.partition.shard import idle_workers, items_of, worker_parts
+from skymark.execute.partition.shard import idle_workers, items_of, requests_of, worker_parts
 from skymark.execute.partition.split import Split as Sharing
+from skymark.execute.partition.split import read_split
 from skymark.execute.project_file import results_directory
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
@@ -128,10 +129,7 @@ class SharingOptions:
             UsageError: the split, a total, a store, the run id, the cache policy or its directory
                 is wrong.
         """
-        from skymark.cache.location import Policy
         from skymark.cloud.render.workload import Workload
-        from skymark.execute.partition.shard import requests_of
-        from skymark.execute.partition.split import read_split
         from skymark.execute.planner import require_data
         from skymark.store.kinds import kind_of
         from skymark.suite.registry import suite_named

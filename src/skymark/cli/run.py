@@ -34,8 +34,8 @@ from skymark.cli.parameters import (
     TotalMemory,
 )
 from skymark.cli.results import note_page, show
-from skymark.cli.tables import Json, PlainConsole, note_shortages, short_time
-from skymark.execute.duration import require_time
+from skymark.cli.tables import Json, PlainConsole, note_shortages, print_plan, short_time
+from skymark.execute.duration import require_time, with_measured_times
 from skymark.execute.planner import plan_text, read_plan, write_plan
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
@@ -327,8 +327,6 @@ def plan(
       skymark plan --adapters pytorch grain --output plan.json
     """
     from skymark.cli.splitting import print_split, require_split
-    from skymark.cli.tables import print_plan
-    from skymark.execute.duration import with_measured_times
 
     made = options.plan()
     require_split(split, total_cpus, total_memory, explain=explain)

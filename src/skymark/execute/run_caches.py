@@ -35,7 +35,7 @@ from skymark.cache.location import (
     require_policy,
     root_of,
 )
-from skymark.cache.providing import PLAIN, wait_for_turn
+from skymark.cache.providing import PLAIN, case_of, choose, known_rates, wait_for_turn
 from skymark.cache.sharing import job_directory, require_locks, unlocked, using
 from skymark.cache.sources import look_at
 from skymark.execute.partition.shard import Shard
@@ -327,8 +327,6 @@ def _jobs(part: Shard | None) -> int | None:
 
 def _decided(root: Path, data: NamedData | None, jobs: int | None) -> tuple[Policy, str]:
     """Return the policy that fits, and the reason for it."""
-    from skymark.cache.providing import case_of, choose, known_rates
-
     if data is None:
         return Policy.PER_JOB, "there is no --data to share"
     if jobs is None:

@@ -115,9 +115,6 @@ def unpacked_bytes(specs: Iterable[VenvSpec], also: Iterable[str] = ()) -> int:
 
 def _packages_of(spec: VenvSpec) -> set[str]:
     """Return the packages of a venv, without the unknown dependencies of unpinned packages."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     found = {str(canonicalize_name(Requirement(line).name)) for line in spec.packages}
     name = spec.locked or spec.similar
     return found if name is None else found | _pinned(name)
@@ -126,9 +123,6 @@ def _packages_of(spec: VenvSpec) -> set[str]:
 @cache
 def _pinned(name: str) -> frozenset[str]:
     """Return the packages that a compiled file installs on a rented machine."""
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
     lines = re.findall(r"^([\w.-]+(?:\[[^\]]*\])?==[^\\\n]+)", requirement_text(name), re.MULTILINE)
     pins = [Requirement(line.strip()) for line in lines]
     return frozenset(

@@ -16,7 +16,7 @@ from skymark.model.record import Record, is_well
 from skymark.model.requests import Work
 from skymark.model.schema import KEY
 from skymark.report import compare
-from skymark.report.verdicts import RunReport
+from skymark.report.verdicts import RunReport, verdicts_of
 from skymark.rundir import reader
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ class Run(reader.Run):
 
     def verdicts(self) -> tuple[ScenarioVerdict, ...]:
         """Return the verdict on each scenario, in sentences: ``print(run.verdicts()[0].text)``."""
-        from skymark.report.verdicts import verdicts_of
-
         return verdicts_of(self)
 
     def ranking(self) -> dict[str, list[Row]]:
@@ -96,8 +94,6 @@ class Run(reader.Run):
 
     def to_json(self) -> str:
         """Return verdicts and records as JSON, as ``skymark schema report`` describes them."""
-        from skymark.report.verdicts import RunReport
-
         return RunReport.of(self).model_dump_json(indent=1)
 
     def to_arrow(self) -> Any:
