@@ -1,4 +1,12 @@
-"""Building of a cache's entry, once and verified, and the manifest of its sources and files."""
+"""Building of a cache's entry, once and verified, and the manifest of its sources and files.
+
+Readers never see half an entry. Other processes wait while one builds. If the builder dies, its
+lease expires and another process builds the entry again. The leases do not need ``flock``, so they
+also work on file systems where ``flock`` always succeeds.
+
+A library may add files and locks as it likes, and none of them reaches the cache. Lock files are
+not linked: libraries refuse to open a link as a lock.
+"""
 
 from __future__ import annotations
 

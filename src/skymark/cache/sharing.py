@@ -1,4 +1,13 @@
-"""Claims on entries of the cache, and the directories of jobs."""
+"""Claims on entries of the cache, and the directories of jobs.
+
+A user records its use and then looks for a process that removes the entry. A remover takes the
+entry and then looks for users. So at least one of the two sees the other.
+
+Lustre without ``-o flock`` answers ENOSYS, NFS without a lock daemon ENOLCK. Libraries then fail
+or wait for ever. skymark's own caches do not need such locks.
+
+A job that crashed leaves its directory; the next one sweeps it away.
+"""
 
 from __future__ import annotations
 

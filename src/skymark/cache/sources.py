@@ -1,4 +1,8 @@
-"""Sources of data sets, here, on the web or on the Hub, and their changes."""
+"""Sources of data sets, here, on the web or on the Hub, and their changes.
+
+A data set that is kept in another format is read from the Parquet copy that the Hub makes of it
+(branch ``refs/convert/parquet``).
+"""
 
 from __future__ import annotations
 

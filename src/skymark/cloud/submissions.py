@@ -1,4 +1,11 @@
-"""Division of a plan between jobs: slot workers, and the names of a submission's jobs."""
+"""Division of a plan between jobs: slot workers, and the names of a submission's jobs.
+
+A slot worker takes one group of a plan after another. One job per GPU starts all workers on it,
+because submitting a job takes seconds: 64 slots on eight GPUs are 8 jobs.
+
+A job is named after its run, the submission's key, and its group or its part of the plan. The queue
+itself thus shows the jobs of an earlier, equal submission, from any machine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Child processes: the variables that they inherit, and their end with another process."""
+"""Child processes: the variables that they inherit, and their end with another process.
+
+A worker runs the code of a hundred packages, and its log goes to every store. Therefore these lists
+name the allowed variables instead of the known secrets.
+"""
 
 from __future__ import annotations
 
