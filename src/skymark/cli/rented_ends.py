@@ -64,56 +64,32 @@ def shown_beside_json(show: Callable[[Any], None], *, json: bool) -> Callable[[A
 
 def show_end(ended: Ended | Kept | Left, output: Path, *, json: bool = False) -> int:
     """Show the results, the cost and what went wrong; returns the exit status."""
+    from skymark.cloud import Left
+
     with results_alone(json=json):
-        status = _show_end(ended, output)
+        if isinstance(ended, Left):
+            _say_how_to_come_back(ended.run, output)
+            status = 0
+        else:
+            status = _show({"": ended}, output, in_points=False)
     if json:
         print_json(end_json(ended))
     return status
 
 
-def _show_end(ended: Ended | Kept | Left, output: Path) -> int:
-    from skymark.cli.results import show, write_page
-    from skymark.cloud import Kept, Left
-    from skymark.rundir.reader import open_run
-
-    if isinstance(ended, Left):
-        _say_how_to_come_back(ended.run, output)
-        return 0
-    good = True
-    if ended.results is not None and ended.results.records:
-        run = open_run(ended.results.directory)
-        show(run, json=False)
-        note(f"results in {run.directory}; {write_page(run)}")
-        good = is_well(run.records)
-    elif ended.results is not None and ended.results.directory.exists():
-        note(f"the finished cells are in {ended.results.directory}")
-    for problem in ended.problems:
-        say(problem)
-    _say_how_to_store(ended)
-    if isinstance(ended, Kept):
-        _say_what_is_kept(ended, output)
-    elif ended.gone_after_s is None and not ended.retrieved.gone:
-        _say_how_to_come_back(ended.run, output)
-    elif ended.bill is not None:
-        say(f"{ended.run.name} cost {ended.bill.in_words}")
-    if ended.interrupted:
-        return INTERRUPTED
-    return 0 if ended.all_well and good else 1
-
-
 def show_grid(ended: Mapping[str, Ended | Kept], output: Path, *, json: bool = False) -> int:
     """Show the runs of a grid by point, and what went wrong; returns the exit status."""
     with results_alone(json=json):
-        status = _show_grid(ended, output)
+        status = _show(ended, output, in_points=True)
     if json:
-        points = {point: end_json(over) for point, over in ended.items()}
-        print_json(points)
+        print_json({point: end_json(over) for point, over in ended.items()})
     return status
 
 
-def _show_grid(ended: Mapping[str, Ended | Kept], output: Path) -> int:
+def _show(ended: Mapping[str, Ended | Kept], output: Path, *, in_points: bool) -> int:
+    """Show runs by point, or a single one by itself; returns the exit status."""
     from skymark.cli.grid import print_points
-    from skymark.cli.results import write_page
+    from skymark.cli.results import show, write_page
     from skymark.cloud import Kept
     from skymark.rundir.reader import open_run
 
@@ -122,12 +98,17 @@ def _show_grid(ended: Mapping[str, Ended | Kept], output: Path) -> int:
         for point, over in ended.items()
         if over.results is not None and over.results.records
     }
-    print_points(runs)
+    if in_points:
+        print_points(runs)
     for run in runs.values():
+        if not in_points:
+            show(run, json=False)
         note(f"results in {run.directory}; {write_page(run)}")
-    for over in ended.values():
+    for point, over in ended.items():
+        if point not in runs and over.results is not None and over.results.directory.exists():
+            note(f"the finished cells are in {over.results.directory}")
         for problem in over.problems:
-            say(f"{over.run.run_id}: {problem}")
+            say(f"{over.run.run_id}: {problem}" if in_points else problem)
     if len(runs) > 1:
         before, after, *_ = (run.directory for run in runs.values())
         say(f"compare two: skymark compare {before} {after} --across cells")
@@ -136,12 +117,20 @@ def _show_grid(ended: Mapping[str, Ended | Kept], output: Path) -> int:
         if isinstance(over, Kept):
             _say_what_is_kept(over, output)
     *_, last = ended.values()
-    if not last.retrieved.gone:
-        _say_how_to_come_back(last.run, output)
+    if not isinstance(last, Kept):
+        _say_what_became_of(last, output)
     if any(over.interrupted for over in ended.values()):
         return INTERRUPTED
     good = all(is_well(run.records) for run in runs.values())
     return 0 if good and all(over.all_well for over in ended.values()) else 1
+
+
+def _say_what_became_of(ended: Ended, output: Path) -> None:
+    """Print the cost of a machine that is gone, or how to come back to one that stays."""
+    if ended.gone_after_s is None and not ended.retrieved.gone:
+        _say_how_to_come_back(ended.run, output)
+    elif ended.bill is not None:
+        say(f"{ended.run.name} cost {ended.bill.in_words}")
 
 
 def _say_what_is_kept(kept: Kept, output: Path) -> None:
