@@ -136,21 +136,14 @@ def escaped_json(text: str, *, ascii_only: bool = False) -> str:
         text: JSON.
         ascii_only: escape all that is not ASCII, too.
     """
-    if text.isprintable() and not ascii_only:
-        return text
-    return "".join(
-        character
-        if character == "\n"
-        or (character.isprintable() and not ascii_only)
-        or " " <= character <= "~"
-        else _escape(character)
-        for character in text
-    )
 
+    def escaped(match: re.Match[str]) -> str:
+        if match[0].isprintable() and not ascii_only:
+            return match[0]
+        units = match[0].encode("utf-16-be", "surrogatepass")
+        return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
-def _escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    return re.sub(r"[^\n -~]", escaped, text)
 
 
 CREDENTIALS = re.compile(r"(:/{1,2})[^/\s]+@")
