@@ -16,7 +16,7 @@ from weakref import finalize
 from skymark.execute.planner import load_profile, planned, read_plan, words_of
 from skymark.model.errors import RunDirectoryError, UsageError
 from skymark.model.plan import Plan
-from skymark.model.record import Record, Setting, Status
+from skymark.model.record import Ceiling, Record, Setting, Status
 from skymark.model.requests import DEFAULT_RESULTS, Results, Work
 from skymark.model.sizes import count_of
 from skymark.rundir.layout import MANIFEST, new_run_id
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skymark.report.compare import Across
     from skymark.report.results import Comparison, Run
     from skymark.report.tuning import Choice
-    from skymark.suite.contract import Ceiling, Tuning
+    from skymark.suite.contract import Tuning
 
     Observers = Callable[[float], AbstractContextManager[Observer]]
     """Makes an observer, given the expected seconds of the work."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,8 +15,11 @@ from skymark.cli.caller import print_json, say
 from skymark.cli.parameters import Env, Several
 from skymark.cli.tables import print_lines, print_rows
 from skymark.execute.accelerator import python_of_accelerator, require_accelerator
+from skymark.execute.ceilings import limits_of_data_here
+from skymark.execute.planner import planned
 from skymark.execute.seen_devices import copy_rates
 from skymark.machine.cgroup import room_here
+from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s
 from skymark.machine.facts import capture
 from skymark.machine.fitness import (
     ROUND_S,
@@ -28,10 +32,11 @@ from skymark.machine.fitness import (
 from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, gpu_faults
 from skymark.machine.nvidia import nvidia_driver, visible_units
 from skymark.model.gpu import Gpu, NvidiaDriver
+from skymark.model.requests import Work
 from skymark.model.sizes import size_text
-from skymark.report.text import MISSING, duration, share, size
+from skymark.report.text import MISSING, duration, share, significant, size
 from skymark.statistics.power import Detection, detections
-from skymark.suite.registry import suites
+from skymark.suite.registry import suite_named, suites
 
 if TYPE_CHECKING:
     from skymark.cloud import Checkup, LiveMachine, Provider
@@ -60,11 +65,11 @@ def doctor(
         ),
     ] = "own",
     skip: Annotated[
-        tuple[Literal["noise", "self-tests", "copies"], ...],
+        tuple[Literal["noise", "self-tests", "copies", "limits"], ...],
         Several,
         Parameter(
-            help="Leave out noise (ten seconds of one core), self-tests (skymark's own cost) or "
-            "copies (rates of copies to GPUs)."
+            help="Leave out noise (ten seconds of one core), self-tests (skymark's own cost), "
+            "copies (rates of copies to GPUs) or limits (rates of memory, disk and decoders)."
         ),
     ] = (),
     json: Annotated[bool, Parameter(help="Print JSON instead of tables.")] = False,
@@ -73,6 +78,7 @@ def doctor(
 
     Watches the machine's noise for ten seconds, and says how long a measurement must be here to
     show a change of 1 to 20 %. Shows the state of each NVIDIA GPU, and the speed of copies to it.
+    Measures copies in memory, the disk, and how fast the cores decode data of earlier runs.
     --cloud shows usable providers, missing credentials, and machines left over with their price.
 
     Examples:
@@ -178,6 +184,7 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
     self_tests = (
         {} if "self-tests" in skip else {suite.name: suite.self_test() for suite in suites()}
     )
+    limits = {} if "limits" in skip else dict(_limit_rows(cache, own=own))
     found = () if noise is None else detections(noise.rounds_s, ROUND_S)
     if json:
         state = {
@@ -188,6 +195,7 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
             "detectable": found,
             "warnings": warnings,
             "self_tests": self_tests,
+            "limits": limits,
         }
         print_json(state)
         return 0
@@ -206,6 +214,7 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
             ),
             *(driver_rows(driver, copies) if driver != NvidiaDriver() else ()),
             *(() if noise is None else noise_rows(noise)),
+            *limits.items(),
             *(
                 (f"{name}: {title}", text)
                 for name, tests in self_tests.items()
@@ -224,6 +233,21 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
 
 
 Row = tuple[str, str]
+
+
+def _limit_rows(cache: Path, *, own: bool) -> Iterator[Row]:
+    """Yield rows of what the machine itself can do: copy memory, read and decode earlier data."""
+    yield "copying in memory", f"{size_text(memory_bytes_per_s())}/s by one thread"
+    files = [path for path in (cache / "datasets").rglob("*") if path.is_file()]
+    files.sort(key=lambda path: -path.stat().st_size)
+    if (rate := disk_bytes_per_s(files)) is not None:
+        yield "reading the disk", f"{size_text(rate)}/s by one thread"
+    cells = [cell.cell for cell in planned(Work(scenarios=("all",)))[0].cells]
+    suite = suite_named(cells[0].suite)
+    for label, limits in limits_of_data_here(suite, cells, cache, own=own).items():
+        unit = suite.declaration.primary_metric.heading
+        for ceiling in limits.ceilings:
+            yield ceiling.name, f"{significant(ceiling.rate)} {unit} of {label}"
 
 
 def driver_rows(

@@ -12,6 +12,7 @@ from skymark.model.plan import PlannedCell
 from skymark.model.record import (
     Cause,
     Cell,
+    Limits,
     Record,
     RoundResult,
     Setting,
@@ -158,6 +159,8 @@ class OpenCells:
         self._effort = effort
         self._run = run
         self._now = now
+        self.limits: dict[str, Limits] = {}
+        """What the machine itself can do, by the label of cells."""
         self.by_id: dict[str, UnfinishedCell] = {}
         self.records: dict[str, Record] = {}
 
@@ -190,6 +193,8 @@ class OpenCells:
         """Write a cell's record and return it; the cell is not open any more."""
         unfinished = self.by_id[cell.id]
         record = unfinished.record(self._suite, self._effort, status, cause, stop, self._now())
+        if unfinished.rounds:
+            record = record.model_copy(update={"limits": self.limits.get(cell.label)})
         self.records[cell.id] = self._run.write_record(record, unfinished.rounds)
         del self.by_id[cell.id]
         return self.records[cell.id]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
+from skymark.execute.ceilings import measure_limits
 from skymark.execute.measurer import Measurer
 from skymark.execute.open_cells import UnfinishedCell
 from skymark.execute.partition.shard import Shard
@@ -70,6 +71,7 @@ def run_sweeps(
         least = measurer.effort.min_rounds
         left = [least - len(unfinished.rounds) for unfinished in measurer.open.by_id.values()]
         measurer.observer.planned(sum(max(0, rounds) for rounds in left))
+        measurer.open.limits = measure_limits(measurer)
         borrowed = measurer.open.borrowed()
         for unfinished in list(measurer.open.by_id.values()):
             measurer.end_if_enough(unfinished.planned.cell)

@@ -243,6 +243,32 @@ class StabilityWarning(Frozen):
     action: str
 
 
+class Ceiling(Frozen):
+    """Rate of the machine itself in one part of the work: an upper bound of any pipeline."""
+
+    name: str
+    rate: NonNegative
+    """In the unit of the suite's primary metric."""
+    basis: str
+    """Method of the measurement, with its numbers."""
+    binds: bool = True
+    """Whether it can limit the measured work; else it is shown for comparison."""
+
+
+class Limits(Frozen):
+    """Ceilings of a scenario on a machine, measured before the rounds."""
+
+    ceilings: tuple[Ceiling, ...] = ()
+    missing: str | None = None
+    """Why there is no ceiling; null if there is one."""
+
+    @property
+    def lowest(self) -> Ceiling | None:
+        """The lowest ceiling that binds."""
+        binding = (ceiling for ceiling in self.ceilings if ceiling.binds and ceiling.rate)
+        return min(binding, key=lambda ceiling: ceiling.rate, default=None)
+
+
 class Record(Frozen):
     """Outcome of one planned cell. A missing value is null or absent, never 0."""
 
@@ -264,6 +290,9 @@ class Record(Frozen):
     borrowed_spreads: dict[str, NonNegative] = Field(default_factory=dict)
     """Standard deviations of rounds on the log scale that intervals borrow from the run's other
     cells, by metric; see `skymark.statistics.borrowing`."""
+    limits: Limits | None = None
+    """What the machine itself can do of its work; null if the scenario has no such ceiling, or in
+    runs without rounds to compare."""
     verification: Verification | None = None
     conditions: dict[str, Setting] = Field(default_factory=dict)
     """Conditions of the numbers beyond the settings, such as the storage format."""

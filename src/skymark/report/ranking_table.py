@@ -217,6 +217,13 @@ def times_as_good(found: Difference, metric: Metric) -> float | None:
     return 1 / ratio if ratio else None
 
 
+def share_of_limit(row: Row) -> float | None:
+    """Return a rate's share of the lowest ceiling of the machine itself; None without one."""
+    limits = row.record.limits
+    lowest = None if limits is None else limits.lowest
+    return None if lowest is None else row.figure.value / lowest.rate
+
+
 UNSURE = "≈"
 """Stands before a ratio whose distance from 1 is not shown to be real."""
 
@@ -225,6 +232,7 @@ WIDE_ONLY = 7
 BASELINE_GIVES_WAY = 7
 PLACE = "order"
 PLACE_GIVES_WAY = 1
+LIMIT_GIVES_WAY = 6
 PRICE_GIVES_WAY = 1
 
 
@@ -392,6 +400,15 @@ def _standing(declaration: Declaration) -> list[Column]:
             first="ascending",
         ),
     ]
+    if higher:
+        columns.append(
+            Column(
+                "of limit",
+                "share of what this machine does alone, such as decoding",
+                lambda row: _share_entry(share_of_limit(row)),
+                gives_way=LIMIT_GIVES_WAY,
+            )
+        )
     if (baseline := declaration.baseline) is not None:
         name = declaration.adapter_name(baseline)
         columns.append(
@@ -424,6 +441,10 @@ def price_column(declaration: Declaration, hourly_price_usd: float | None) -> Co
         gives_way=PRICE_GIVES_WAY,
         first="ascending",
     )
+
+
+def _share_entry(value: float | None) -> Entry:
+    return Entry(value, MISSING if value is None else share(value))
 
 
 def _place(place: PlaceRange) -> str:

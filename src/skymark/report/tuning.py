@@ -13,14 +13,14 @@ from pydantic import JsonValue
 from skymark.execute.tune import Rung, Tuned, TuningOrder
 from skymark.model.errors import UsageError
 from skymark.model.metric import Metric
-from skymark.model.record import Cell, Record, Setting
+from skymark.model.record import Ceiling, Cell, Record, Setting
 from skymark.model.requests import Work
 from skymark.model.sizes import count_of
 from skymark.report.markdown import markdown_table
 from skymark.report.text import MISSING, duration, escaped_json, margin, noun_in, share, writer
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.reader import Run, open_run
-from skymark.suite.contract import Ceiling, Suite
+from skymark.suite.contract import Suite
 
 OUTCOME = "tune.json"
 """The outcome's file, beside the directories of the rungs."""

@@ -13,8 +13,15 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure
 from skymark.model.record import Record
-from skymark.report.ranking_table import Row, not_ranked, ranked, values_of, why_not_ranked
-from skymark.report.text import margin, noun_of, significant, writer
+from skymark.report.ranking_table import (
+    Row,
+    not_ranked,
+    ranked,
+    share_of_limit,
+    values_of,
+    why_not_ranked,
+)
+from skymark.report.text import margin, noun_of, share, significant, writer
 from skymark.rundir.reader import Run
 from skymark.statistics.difference import PRACTICAL, Verdict, contrast, corrected, difference
 from skymark.statistics.power import rounds_to_verdict
@@ -192,6 +199,7 @@ def _verdict(
             cheapest=cheapest,
             sentences=(said, *costs, *refused),
         )
+    refused = (*_limit(rows[0], names, declaration), *refused)
     best = [row for row in rows if row.leads]
     slugs = tuple(row.record.cell.adapter for row in best)
     if len(rows) == 1:
@@ -259,6 +267,17 @@ def _cheapest(
     heading = declaration.primary_metric.heading
     uses = f"{names[costs[0].cell.id]} uses {less} {metric.words.better} than {than}"
     return costs[0].cell.adapter, (f"No difference in {heading} is shown; {uses}.",)
+
+
+def _limit(row: Row, names: dict[str, str], declaration: Declaration) -> Iterator[str]:
+    """Yield a sentence that says how near a row comes to what the machine itself can do."""
+    limits = row.record.limits
+    lowest, reached = None if limits is None else limits.lowest, share_of_limit(row)
+    if lowest is None or reached is None:
+        return
+    metric = declaration.primary_metric
+    limit = f"{lowest.name}, {writer(metric)(lowest.rate)} {metric.heading}"
+    yield f"{_name(row, names)} reaches {share(reached)} of this machine's limit: {limit}."
 
 
 def _seconds_to_decide(best: Sequence[Row], declaration: Declaration) -> float | None:

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Protocol
 from pydantic import Field
 
 from skymark.machine.cgroup import Need
-from skymark.model.base import Frozen, NonNegative
+from skymark.model.base import Frozen
 from skymark.model.data import NamedData
 from skymark.model.effort import Effort
 from skymark.model.machine import Platform
@@ -25,6 +25,7 @@ from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import (
     Cause,
+    Ceiling,
     Cell,
     Record,
     Resources,
@@ -39,16 +40,12 @@ from skymark.statistics.interval import figures_of, is_precise_enough
 from skymark.statistics.stability import warnings_of
 
 
-class Ceiling(Frozen):
-    """Rate of the machine itself in one part of the work: an upper bound of any pipeline."""
+class CeilingRequest(Frozen):
+    """Request for the ceilings of a cell's scenario on this machine."""
 
-    name: str
-    rate: NonNegative
-    """In the unit of the suite's primary metric."""
-    basis: str
-    """Method of the measurement, with its numbers."""
-    binds: bool = True
-    """Whether it can limit the measured work; else it is shown for comparison."""
+    cell: Cell
+    cache: Path
+    """Directory of the data."""
 
 
 Ceilings = Callable[[Record, Path], Sequence[Ceiling]]
@@ -137,6 +134,9 @@ class Suite(ABC):
     """The suite's work in a few words."""
     runner: ClassVar[str]
     """``module:Class`` of the worker's side, which implements `Runner`."""
+    ceilings: ClassVar[str | None] = None
+    """Module that a run starts in an adapter's venv, for each scenario with a `codec`. It gets
+    a `CeilingRequest` as its standard input, and prints the `Limits`. None if there is none."""
     judge: ClassVar[str | None] = None
     """``module:Class`` of the `Judge`, which gives the verdict on a round in a process without the
     adapter's code. None if the runner's own verdict stands."""
@@ -215,6 +215,11 @@ class Suite(ABC):
         """
         del adapters
         return {}
+
+    def codec(self, cell: Cell) -> str | None:
+        """Return the codec of a cell's elements, whose ceiling a run measures; None for none."""
+        del cell
+        return None
 
     def device_bytes(self, cell: Cell) -> int | None:
         """Return the memory that a cell's group needs on an accelerator; None if it is unknown."""

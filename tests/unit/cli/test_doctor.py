@@ -21,7 +21,7 @@ from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
 from skymark.machine.fitness import Noise
 from skymark.machine.gpu_fitness import CopyRates
-from skymark.model.record import StabilityWarning
+from skymark.model.record import Ceiling, Limits, StabilityWarning
 from tests.nvml.stand_in import GIB, H100
 
 
@@ -49,6 +49,25 @@ def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp
     assert "own cost per batch" in text
     assert ("! it is [busy]: wait" in text) == warned
     assert ("nothing was found" in text) != warned
+
+
+def test_what_the_machine_itself_can_do_is_told_of_memory_and_of_the_data_that_is_there(
+    monkeypatch, capsys, tmp_path
+):
+    limits = Limits(ceilings=(Ceiling(name="decoding JPEG on 2 cores", rate=3934.0, basis="b"),))
+    monkeypatch.setattr(module, "limits_of_data_here", lambda *_, **__: {"CV-1:small": limits})
+    command = ["doctor", "--json", "--skip", "noise", "self-tests"]
+    assert main(command) == 0
+    told = json.loads(capsys.readouterr().out)["limits"]
+    assert told["decoding JPEG on 2 cores"] == "3,934 samples/s of CV-1:small"
+    assert told["copying in memory"].endswith("B/s by one thread")
+    assert "reading the disk" not in told
+    (tmp_path / "cache/datasets").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "cache/datasets/file").write_bytes(bytes(1 << 20))
+    assert main(command) == 0
+    assert "reading the disk" in json.loads(capsys.readouterr().out)["limits"]
+    assert main([*command, "limits"]) == 0
+    assert json.loads(capsys.readouterr().out)["limits"] == {}
 
 
 NOISY = Noise(

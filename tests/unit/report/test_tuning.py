@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from skymark.execute.tune import Rung, Tuned
-from skymark.model.record import Status
+from skymark.model.record import Ceiling, Status
 from skymark.report.tuning import Choice
-from skymark.suite.contract import Ceiling
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.execute.tuning import ORDER, record_of
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from skymark.model.record import Cause, MachineUse, Status
+from skymark.model.record import Cause, Ceiling, Limits, MachineUse, Status
 from skymark.report import verdicts
-from skymark.report.ranking_table import ranked
+from skymark.report.ranking_table import Columns, ranked
 from skymark.report.verdicts import decided_in, told_of, verdicts_of
 from skymark.rundir.reader import open_run
 
@@ -201,3 +203,43 @@ def test_a_decided_scenario_names_no_cheapest(make, verdict_of):
     numpy = costing(make.rounds_of(1000, 3), 1.0, 1.01, 0.99)
     found, _ = verdict_of(numpy=numpy, grain=costing(make.rounds_of(3000, 3), 0.5, 0.5, 0.51))
     assert (found.decided, found.cheapest) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "shares"),
+    [
+        (None, []),
+        (Limits(missing="PIL is not in the venv"), []),
+        (Limits(ceilings=(Ceiling(name="decoding", rate=4000.0, basis="b"),)), ["75 %"]),
+        (
+            Limits(
+                ceilings=(
+                    Ceiling(name="decoding", rate=4000.0, basis="b"),
+                    Ceiling(name="the disk", rate=3000.0, basis="b"),
+                    Ceiling(name="the memory", rate=1000.0, basis="b", binds=False),
+                )
+            ),
+            ["100 %"],
+        ),
+    ],
+    ids=["none", "not measured", "one", "the lowest that binds"],
+)
+def test_the_nearness_of_the_best_to_the_limit_is_told_where_it_is_known(
+    make, tmp_path, limits, shares
+):
+    records = [
+        make.measured(make.cell("TAB-1", name), make.rounds_of(rate, 3, 0.0)).model_copy(
+            update={"limits": limits}
+        )
+        for name, rate in (("numpy", 1000), ("tfdata", 3000))
+    ]
+    run = open_run(make.write_run(tmp_path / "run", records))
+    assert [record.limits for record in run.records] == [limits, limits]
+    (verdict,) = verdicts_of(run)
+    told = [sentence for sentence in verdict.sentences if "limit" in sentence]
+    assert [re.findall(r"\d+ %", sentence) for sentence in told] == [[share] for share in shares]
+    assert all(sentence.startswith("tf.data") for sentence in told)
+    rows = ranked(run.records, run.declaration)
+    columns = {filled.column.heading: filled for filled in Columns(run).standing(rows)}
+    assert ("of limit" in columns) == bool(shares)
+    assert [columns["of limit"].entries[0].text for _ in shares] == shares

@@ -1,22 +1,31 @@
-"""Ceilings of a machine for a cell's work: the reference's decoder, its disk, its memory."""
+"""Ceilings of a machine for a cell's work: the reference's decoder, its disk, its memory.
+
+As a program in an adapter's venv, it measures how fast all cores decode a scenario's elements, with
+nothing else to do. JPEG files are decoded by libjpeg-turbo with its own scaler where the drawn crop
+allows it, FLAC and H.264 by FFmpeg, at one thread for each process.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s, usable_cores
-from skymark.model.record import Record
+from skymark.model.record import Ceiling, Limits, Record
 from skymark.model.sizes import size_text
-from skymark.suite.contract import Ceiling
+from skymark.suite.contract import CeilingRequest
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.storage import Storage
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset
-    from skymark.suites.loading.scenario import Stage
+    from skymark.suites.loading.scenario import Scenario, Stage
 
 WORKED_S = 1.0
 """Time that one core works on elements, for each ceiling of the processor."""
@@ -121,3 +130,89 @@ def _of_memory(record: Record) -> Iterator[Ceiling]:
         basis=f"{size_text(rate)}/s by one thread, {size_text(each)} delivered per element, "
         "copied once",
     )
+
+
+# The decoder on all cores, in an adapter's venv
+
+
+def limits_of(request: CeilingRequest) -> Limits:
+    """Measure how fast all cores decode the elements of a cell's scenario, in seconds."""
+    storage = Storage.of_cell(request.cache, request.cell)
+    cores = usable_cores()
+    try:
+        decode = decoder_of(storage.scenario)
+        dataset = storage.dataset()
+        rate = rate_at_once(work_of(storage, dataset, [decode]), len(dataset), cores)
+    except ImportError as error:
+        return Limits(missing=f"{error.name or error} is not in the venv")
+    codec = storage.scenario.codec if storage.data is None else "the data"
+    name = f"decoding {codec} on {cores} {'core' if cores == 1 else 'cores'}"
+    basis = f"elements per CPU second, one process for each core at once, {WORKED_S:g} s each"
+    return Limits(ceilings=(Ceiling(name=name, rate=rate, basis=basis),))
+
+
+def decoder_of(scenario: Scenario) -> Stage:
+    """Return the stage that decodes, in its quickest form: some pixels may differ a little.
+
+    Raises:
+        ImportError: this Python lacks its package.
+    """
+    from skymark.suites.loading.transforms.images import DECODED_SMALL
+
+    decode = next(stage for stage in scenario.stages() if stage.name == "decode")
+    return decode._replace(apply=decode.mistakes.get(DECODED_SMALL, decode.apply))
+
+
+def rate_at_once(
+    work: Callable[[int], None],
+    elements: int,
+    processes: int,
+    limit_s: float = WORKED_S,
+    begin_s: float = 20.0,
+) -> float:
+    """Return the joint rate of several processes that work on elements at the same time.
+
+    The rate is per CPU second of each process, so that other programs hardly change it.
+
+    Args:
+        work: called with the index of an element.
+        elements: their number; each process begins at another one.
+        processes: forks of this process.
+        limit_s: CPU time of each.
+        begin_s: longest time until all have done their first element.
+    """
+    context = multiprocessing.get_context("fork")
+    begin = partial(context.Barrier(processes).wait, begin_s)
+    _SHARED[:] = [lambda first: _share(work, elements, first, begin, limit_s)]
+    with ProcessPoolExecutor(processes, context) as pool:
+        firsts = [elements * number // processes for number in range(processes)]
+        return sum(pool.map(_own_share, firsts))
+
+
+_SHARED: list[Callable[[int], float]] = []
+"""The work of the forks; a fork inherits it, so that it need not be pickled."""
+
+
+def _own_share(first: int) -> float:
+    return _SHARED[0](first)
+
+
+def _share(
+    work: Callable[[int], None],
+    elements: int,
+    first: int,
+    begin: Callable[[], object],
+    limit_s: float,
+) -> float:
+    work(first)
+    begin()
+
+    def next_work(index: int) -> None:
+        work((first + index) % elements)
+
+    return elements_per_s(next_work, elements, limit_s, time.process_time)
+
+
+if __name__ == "__main__":
+    limits = limits_of(CeilingRequest.model_validate_json(sys.stdin.read()))
+    sys.stdout.write(f"{limits.model_dump_json()}\n")

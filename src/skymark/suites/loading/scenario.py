@@ -96,6 +96,9 @@ class Scenario(ABC):
     """Fields that hold images as a network is trained on: float32 ``[B, height, width, 3]``."""
     encoded_media: ClassVar[bool] = False
     """Whether elements hold encoded images or audio, for which one file each is usual."""
+    codec: ClassVar[str | None] = None
+    """Codec of the elements of its stage ``decode``, such as ``JPEG``. Runs then measure how fast
+    the machine decodes alone. None if decoding is no part of its work."""
     holds_lock: ClassVar[bool] = False
     """Whether a batch of the reference's work holds Python's lock for longer than a transfer
     between processes takes, about a millisecond. Libraries with processes and threads then work in

@@ -44,6 +44,7 @@ from skymark.suites.loading.registry import (
     adapter_of,
     adapter_reference,
     adapters,
+    scenario_class,
     scenarios,
 )
 from skymark.suites.loading.specification import (
@@ -64,6 +65,7 @@ class LoadingSuite(Suite):
     title: ClassVar = "data-loading libraries, with proof that they did the same work"
     runner: ClassVar = "skymark.suites.loading.bench:AdapterBench"
     judge: ClassVar = "skymark.suites.loading.judge:LoadingJudge"
+    ceilings: ClassVar = "skymark.suites.loading.ceilings"
     doubtful: ClassVar = frozenset(
         {"claimed-time", "kept-work", "slow-single-rank", "worked-ahead"}
     )
@@ -174,6 +176,10 @@ class LoadingSuite(Suite):
             slug for slug, cls in adapters().items() if not cls.install_hint
         ]
         return {slug: venv_of(slug) for slug in chosen}
+
+    def codec(self, cell: Cell) -> str | None:
+        """Return the codec that a cell's scenario decodes."""
+        return scenario_class(cell.scenario).codec
 
     def need(self, cell: Cell) -> Need:
         """Return what the batches of worker processes need of the machine."""

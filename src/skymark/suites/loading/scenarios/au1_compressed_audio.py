@@ -30,6 +30,7 @@ class CompressedAudio(Scenario):
     """
 
     id: ClassVar = "AU-1"
+    codec: ClassVar = "FLAC"
     title: ClassVar = "compressed audio: decode FLAC, random crop, log-mel spectrogram"
     variants: ClassVar = three_sizes(
         elements=(410, 2_096, 10_000),

@@ -72,6 +72,7 @@ class ImageClassification(Photographs):
     """
 
     id: ClassVar = "CV-1"
+    codec: ClassVar = "JPEG"
     title: ClassVar = "JPEG: decode, random resized crop, flip, normalise"
     tier: ClassVar = 1
     variants: ClassVar = three_sizes(
@@ -149,6 +150,7 @@ class BatchMixing(Photographs):
     """
 
     id: ClassVar = "CV-3"
+    codec: ClassVar = "JPEG"
     title: ClassVar = "batch mixing: MixUp, CutMix"
     needs: ClassVar = NEEDS | {"batch-map"}
     variants: ClassVar = three_sizes(
@@ -220,6 +222,7 @@ class MultiResolution(Photographs):
     """
 
     id: ClassVar = "CV-4"
+    codec: ClassVar = "JPEG"
     title: ClassVar = "multi-resolution: several target sizes per batch stream"
     needs: ClassVar = NEEDS | {"batch-map"}
     variants: ClassVar = three_sizes(

@@ -121,6 +121,7 @@ class VideoClips(Scenario):
     """
 
     id: ClassVar = "CV-5"
+    codec: ClassVar = "H.264"
     title: ClassVar = "video clips: decode frames of H.264, random crop in time and space, flip"
     variants: ClassVar = three_sizes(
         elements=(210, 301, 1_002),

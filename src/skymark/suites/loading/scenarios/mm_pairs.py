@@ -22,6 +22,7 @@ class ImageTextPairs(Scenario):
     """
 
     id: ClassVar = "MM-1"
+    codec: ClassVar = "JPEG"
     title: ClassVar = "image–text pairs: CLIP preprocessing, tokens of length 77"
     variants: ClassVar = three_sizes(
         elements=(810, 5_000, 50_000),

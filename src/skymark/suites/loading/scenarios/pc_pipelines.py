@@ -74,6 +74,7 @@ class TwoViews(Photographs):
     """
 
     id: ClassVar = "PC-2"
+    codec: ClassVar = "JPEG"
     title: ClassVar = "branching pipeline: two augmented views of one element"
     variants: ClassVar = three_sizes(
         elements=(810, 5_000, 50_000),
