@@ -236,7 +236,7 @@ Row = tuple[str, str]
 
 
 def _limit_rows(cache: Path, *, own: bool) -> Iterator[Row]:
-    """Yield rows of what the machine itself can do: copy memory, read and decode earlier data."""
+    """Yield rows of the machine's own rates: copy memory, read the disk, decode earlier data."""
     yield "copying in memory", f"{size_text(memory_bytes_per_s())}/s by one thread"
     files = [path for path in (cache / "datasets").rglob("*") if path.is_file()]
     files.sort(key=lambda path: -path.stat().st_size)

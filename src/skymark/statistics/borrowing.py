@@ -1,4 +1,4 @@
-"""Variance that the interval of a cell borrows from the other cells of its run.
+"""Variance that intervals borrow from the further cells of a run.
 
 The spread of a few rounds says little about a cell. The cells of a run share the machine, so they
 tell of each other's spread on the logarithmic scale. An interval rests on both
@@ -30,20 +30,20 @@ LEAST_LENDERS = 4
 """Least number of other cells; the mean variance of fewer is too uncertain."""
 
 NOISIEST = 10
-"""The noisiest lender of each ten is left out, so that a single wild cell widens no other."""
+"""Of each ten lenders, the noisiest does not count: a wild cell would widen all intervals."""
 
 PART = 1.2
-"""Borrowed part of the mean variance of the other lenders; makes up for those left out."""
+"""Factor of the mean variance; makes up for the missing noisiest lenders."""
 
 
 def lent_variances(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Return the variance that each cell borrows from the others, on the log scale.
+    """Return the borrowed variance of each cell, on the log scale.
 
     It is absent for cells without enough lenders. Lenders have two rounds at least.
 
     Args:
-        values: a metric's values by cell, one per round; a cell whose values have no logarithm
-            neither lends nor borrows.
+        values: a metric's values by cell, one per round. A cell with a value that has no
+            logarithm takes no part.
     """
     own = {
         name: sample_variance([math.log(value) for value in its])
@@ -109,9 +109,9 @@ def judged_together(
 
     Args:
         records: all records of the run.
-        metrics: of the suite.
+        metrics: metrics of the suite.
         effort: bounds of the rounds.
-        deciding: returns the metric that decides the number of rounds, among the names of some.
+        deciding: returns the metric that decides the number of rounds, given a record's metrics.
     """
     machines: dict[str | None, list[Record]] = defaultdict(list)
     for record in records:
@@ -176,9 +176,10 @@ def _with_variances(
 def _warnings(
     record: Record, effort: Effort, deciding: Metric, borrowed: float | None
 ) -> tuple[StabilityWarning, ...]:
-    """Return a record's warnings, with the one of a wide interval renewed.
+    """Return a record's warnings, and renew the warning of a wide interval.
 
-    A cell that stopped as narrow may be a little wider now that the other cells have all rounds.
+    A cell that stopped as narrow has no such warning: its interval may have grown a little since,
+    with the rounds of the further cells.
     """
     others = [warning for warning in record.warnings if warning.kind != "wide-interval"]
     is_whole = len(record.values(deciding.name)) == len(record.counted)

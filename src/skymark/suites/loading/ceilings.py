@@ -176,7 +176,7 @@ def rate_at_once(
 
     Args:
         work: called with the index of an element.
-        elements: their number; each process begins at another one.
+        elements: number of elements; processes begin at equal distances.
         processes: forks of this process.
         limit_s: CPU time of each.
         begin_s: longest time until all have done their first element.
