@@ -40,6 +40,7 @@ WAYS = (
     "launch", "launch, client killed, jobs never end", "launch --managed", "launch --idle",
     "launch --keep", "launch --keep, client killed", "exec", "exec, client killed, jobs never end",
     "submit", "submit, jobs never end", "submit --managed, 4 jobs",
+    "run --on", "run --on, client killed, jobs never end", "run --on --detach",
 )  # fmt: skip
 KINDS = ("one GPU", "eight GPUs", "two nodes", "four machines")
 ROWS = tuple(f"{way}, {kind}" for way in WAYS for kind in KINDS)
@@ -238,6 +239,39 @@ def test_exec_on_a_machine_that_stays(
         else:
             output = rental.end(running)
         rental.hold(way, kind, output, name, since_s, overrun=bool(more))
+
+
+def run_on(rental: Rental, *more: str, **variables: str) -> tuple[Running, str]:
+    """Start a run of 16 groups on all GPUs of a machine; returns it and the machine's name."""
+    profile = rental.directory / f"on-{secrets.token_hex(3)}.toml"  # the machine has its name
+    profile.write_text(rental.profile.read_text())
+    work = ("run", "--profile", str(profile), "--on", "H100:8", "--gpu-fraction", "1")
+    where = ("--infra", "lambda", "--machine", str(rental.machine), "--yes")
+    running = rental.start(*work, *where, *more, **variables)
+    running.said_at_s("hiring ")
+    return running, re.search(r"hiring (skymark-\S+)", running.output)[1]
+
+
+def test_a_run_on_eight_gpus_that_are_rented_for_it(
+    rental: Rental, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    running, name = run_on(rental, "--max-cost", "12")
+    output = rental.end(running)
+    rental.hold("run --on", "eight GPUs", output, name)
+    (home,) = (tmp_path / "results").glob("*-*")
+    assert len(open_run(home).records) == 16
+    with bucket_of(rental.client) as bucket:
+        stored = ("--store", "s3://results/on", "--max-cost", "7")
+        running, name = run_on(rental, *stored, "--detach", **bucket.variables)
+        output = rental.end(running)
+        rental.hold("run --on --detach", "eight GPUs", output, name)
+        forever = ("--secret", "STANDIN_FACTOR=200")
+        running, name = run_on(rental, *stored, *forever, **bucket.variables)
+        rental.await_run(name, eventually)
+        output = running.kill().output
+        way = "run --on, client killed, jobs never end"
+        rental.hold(way, "eight GPUs", output, name, overrun=True)
 
 
 def test_managed_jobs(

@@ -370,7 +370,7 @@ def test_a_dry_run_of_workers_needs_no_machine_and_counts_all_gpus(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "the figures are of the cheapest machine of clip_8xh100" in done.stderr
-    assert "8 of 8 H100 work, with 50 workers, in fp32." in done.stdout
+    assert "8 of 8 H100 work, with 50 workers, in amp." in done.stdout
     assert "at most 100.00 USD" in done.stdout
 
 

@@ -275,6 +275,53 @@ def test_processes_that_share_it_take_over_what_a_killed_one_held(bench):
         assert measured in run.by_id[path.split("/")[1]].rounds
 
 
+def test_workers_here_share_it_and_a_killed_one_is_replaced(bench):
+    running = bench.start("run", "--rounds", "2", "--slots", "3", "--output", "out")
+    deadline = time.monotonic() + 120
+    while len(rounds_on_disk(bench.directory / "out")) < 2 and running.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    workers = [
+        one
+        for one in psutil.Process(running.pid).children(recursive=True)
+        if "--share" in one.cmdline()
+    ]
+    assert len(workers) == 3
+    workers[-1].kill()
+    stdout, stderr = running.communicate()
+    assert running.returncode == 0, stderr
+    assert "3 workers share the plan" in stderr
+    assert "slot 1: " in stderr
+    run = bench.run("out")
+    assert set(run.by_id) == CELLS
+    assert run.manifest.finished
+    assert "random" in stdout
+
+
+def test_workers_here_end_with_the_command(bench):
+    running = bench.start("run", "--rounds", "50", "--slots", "2", "--output", "out")
+    deadline = time.monotonic() + 120
+    while not rounds_on_disk(bench.directory / "out") and running.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    below = psutil.Process(running.pid).children(recursive=True)
+    running.send_signal(signal.SIGTERM)
+    _, stderr = running.communicate()
+    assert running.returncode == 130
+    assert "--resume" in stderr
+    assert not [one for one in below if one.is_running() and one.status() != "zombie"]
+
+
+def test_workers_on_gpus_need_one_that_is_visible(bench):
+    profile = (bench.directory / "sorting.toml").read_text().replace('"cpu"', '"gpu"')
+    (bench.directory / "sorting.toml").write_text(profile)
+    slots = ("run", "--rounds", "1", "--slots", "all", "--output", "out")
+    _, stderr = bench(*slots, status=2, CUDA_VISIBLE_DEVICES="")
+    assert "no GPU is visible" in stderr
+    _, stderr = bench(*slots, "--share", status=2)
+    assert "leave out --share" in stderr
+
+
 def test_two_shards_are_the_whole_with_each_cell_once(bench):
     parts = []
     for shard in ("0/2", "1/2"):

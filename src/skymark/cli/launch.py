@@ -45,12 +45,17 @@ from skymark.cli.rented_options import (
 )
 from skymark.cli.splitting import print_parts
 from skymark.cli.tables import Json
+from skymark.execute.planner import planned
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import UsageError
-from skymark.model.requests import Job, Results
+from skymark.model.requests import Job, Results, Work
+from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
-    from skymark.cloud import Left, Quoted
+    from skymark.cli.rented_options import OnOptions
+    from skymark.cli.run import RunOptions
+    from skymark.cloud import Ended, Kept, Left, Quoted
+    from skymark.model.plan import Plan
 
 
 def launch(  # noqa: PLR0913  # its parameters are the options of a command
@@ -92,7 +97,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is not proved gone: skymark prints its id, its price and the command that ends it.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import show_end, shown_beside_json
+    from skymark.cli.rented_ends import shown_beside_json
     from skymark.cli.terminal import Terminal
 
     home = output or results_directory()
@@ -112,6 +117,50 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
         detach=detach,
         dry_run=dry_run,
     )
+    return _shown(ended, home, json=json)
+
+
+def run_on(work: Work | Plan, on: OnOptions, how: RunOptions) -> int:
+    """Measure work on a machine that is rented for it alone; returns the exit status.
+
+    Raises:
+        UsageError: an option is for a run on this machine, or the plan is for a CPU.
+    """
+    from skymark import cloud
+    from skymark.cli.rented_ends import shown_beside_json
+    from skymark.cli.terminal import Terminal
+
+    if given := how.given_besides("store", "json", "gpu_fraction"):
+        raise UsageError(f"{' and '.join(given)} is for a run here; leave it or --on out")
+    plan, _ = planned(work)
+    if plan.platform == "cpu" and on.machine is None:
+        raise UsageError(
+            f"--on {on.on}: the profile {plan.profile} is for a CPU; give another --profile, which "
+            "`skymark list profiles` shows"
+        )
+    home = results_directory()
+    ended = cloud.launch(
+        work,
+        on.request(),
+        on.limits(),
+        Results(directory=home, stores=how.store),
+        Job(
+            all_gpus=suite_named(plan.suite).shares_machine,
+            gpu_fraction=how.gpu_fraction,
+            secrets=on.secrets(),
+        ),
+        Terminal(home, shown_beside_json(show_launched, json=how.json), yes=on.yes),
+        detach=on.detach,
+        dry_run=on.dry_run,
+    )
+    return _shown(ended, home, json=how.json)
+
+
+def _shown(ended: Ended | Kept | Left | Quoted, home: Path, *, json: bool) -> int:
+    """Show the end of a run on a rented machine, or its price; returns the exit status."""
+    from skymark import cloud
+    from skymark.cli.rented_ends import show_end
+
     if not isinstance(ended, cloud.Quoted):
         return show_end(ended, home, json=json)
     if json and ended.quote is not None:

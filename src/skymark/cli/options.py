@@ -25,7 +25,9 @@ from skymark.suite.registry import suites
 OPTIONS_OF_COMMANDS = (
     *("plan", "output", "json", "resume", "retry", "store", "store_wait", "env", "share", "group"),
     *("shard", "split", "rank", "explain", "total_cpus", "total_memory", "measured"),
-    *("cache_policy", "cache_root", "against", "gate", "practical"),
+    *("cache_policy", "cache_root", "against", "gate", "practical", "slots", "gpu_fraction"),
+    *("on", "infra", "spot", "machine", "disk_size", "detach", "dry_run", "yes"),
+    *("deadline", "max_cost", "secret"),
 )
 """Options of `run` and `plan` besides the work's: no suite's option can have such a name."""
 OPTIONS_OF_ALL = (

@@ -150,6 +150,8 @@ def _say_what_is_kept(kept: Kept, output: Path) -> None:
 
 
 def _say_how_to_come_back(run: RentedRun, output: Path) -> None:
+    from skymark.cloud.rented_run import stores_that_last
+
     name = run.name
     if run.lasting_store is not None:
         say(
@@ -159,6 +161,8 @@ def _say_how_to_come_back(run: RentedRun, output: Path) -> None:
             f"  end:     skymark down {name}"
         )
         return
+    for store in stores_that_last(run.stores):
+        note(f"stored in {shlex.quote(f'{store}/{run.run_id}')}, cell by cell")
     say(
         f"{name} is up, and ends itself after {run.idle_minutes} idle min\n"
         f"  watch:   skymark logs {name}\n"

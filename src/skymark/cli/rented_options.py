@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -339,6 +339,118 @@ class VariableOptions:
         return {**_of_file("--secret-file", self.secret_file), **named}
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class OnOptions(LimitOptions):
+    """Options of `run` on a machine that is rented for the run alone."""
+
+    on: Annotated[
+        str | None,
+        Parameter(
+            group=MACHINE,
+            metavar="GPU:N",
+            help="Rent a machine with these GPUs, such as H100:8, run there on all of them, and "
+            "end it. Shows the price first.",
+        ),
+    ] = None
+    infra: Annotated[
+        str | None,
+        Parameter(
+            group=(MACHINE, RARE),
+            metavar="PLACE",
+            help="With --on: provider or region, such as lambda or gcp/us-west1. [default: the "
+            "cheapest]",
+        ),
+    ] = None
+    spot: Annotated[
+        bool, Parameter(group=(MACHINE, RARE), help="With --on: a machine that may be taken away.")
+    ] = False
+    machine: Annotated[
+        Path | None,
+        FILE,
+        Parameter(
+            group=(MACHINE, RARE),
+            help="With --on: SkyPilot YAML in place of the profile's machine.",
+        ),
+    ] = None
+    disk_size: Annotated[
+        int | None,
+        COUNT,
+        Parameter(group=(MACHINE, RARE), metavar="GB", help="With --on: disk size in GB."),
+    ] = None
+    secret: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=(MACHINE, RARE),
+            metavar="NAME[=VALUE]",
+            help="With --on: variable with a key, such as HF_TOKEN, by default with its value "
+            "here. May be repeated.",
+        ),
+    ] = ()
+    detach: Annotated[
+        bool,
+        Parameter(
+            name=("--detach", "-d"),
+            group=(MACHINE, RARE),
+            help="With --on: return once the machine works. It ends itself, and results are in "
+            "--store.",
+        ),
+    ] = False
+    dry_run: Annotated[
+        bool,
+        Parameter(
+            group=(LIMITS, RARE), help="With --on: show the price and the plan, and rent nothing."
+        ),
+    ] = False
+    yes: Annotated[
+        bool,
+        Parameter(
+            name=("--yes", "-y"),
+            group=(LIMITS, RARE),
+            help="With --on: accept the price without a question.",
+        ),
+    ] = False
+
+    def request(self) -> Machine:
+        """Return the machine.
+
+        Raises:
+            UsageError: an option is given without --on.
+        """
+        return Machine(
+            gpus=self.on,
+            infra=self.infra,
+            spot=self.spot,
+            file=self.machine,
+            disk_gb=self.disk_size,
+        )
+
+    def secrets(self) -> dict[str, str]:
+        """Return the secret variables of the run.
+
+        Raises:
+            UsageError: one has no value.
+        """
+        return _pairs("--secret", self.secret, os.environ)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether a machine is to be rented.
+
+        Raises:
+            UsageError: its options are given without --on.
+        """
+        given = [
+            f"--{one.name.replace('_', '-')}"
+            for one in fields(self)
+            if getattr(self, one.name) != one.default
+        ]
+        if self.on is None and given:
+            raise UsageError(f"{' and '.join(given)} needs --on GPU:N, such as --on H100:8")
+        return self.on is not None
+
+
+DEFAULT_ON = OnOptions()
 DEFAULT_OPTIONS = CostOptions()
 DEFAULT_CLUSTER = ClusterOptions()
 DEFAULT_LAUNCH = LaunchOptions()

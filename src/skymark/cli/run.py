@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -14,10 +14,11 @@ from skymark.cache.location import require_policy
 from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.help import RARE
-from skymark.cli.options import PlanOptions
+from skymark.cli.options import PlanOptions, typed
 from skymark.cli.parameters import (
     DIRECTORY,
     FILE,
+    PART,
     POLICY_VARIABLE,
     ROOT_VARIABLE,
     SECONDS,
@@ -33,6 +34,7 @@ from skymark.cli.parameters import (
     TotalCpus,
     TotalMemory,
 )
+from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.results import note_page, show
 from skymark.cli.tables import Json, PlainConsole, note_shortages, print_plan, short_time
 from skymark.execute.duration import require_time, with_measured_times
@@ -136,6 +138,25 @@ class RunOptions:
             help="With --share: take only these groups, by their names in `skymark plan --json`.",
         ),
     ] = ()
+    slots: Annotated[
+        int | Literal["all"] | None,
+        Parameter(
+            group=(SHARING, RARE),
+            metavar="N",
+            help="Share the plan between this many processes here, on the GPUs of "
+            "CUDA_VISIBLE_DEVICES; all: as many as fit. For suites whose cells do not disturb one "
+            "another.",
+        ),
+    ] = None
+    gpu_fraction: Annotated[
+        float | None,
+        PART,
+        Parameter(
+            group=(SHARING, RARE),
+            help="Part of a GPU for each process of --slots or --on. [default: 0.125, or more with "
+            "few groups or large models]",
+        ),
+    ] = None
     against: Against = None
     gate: Gate = False
     practical: Practical = None
@@ -148,6 +169,32 @@ class RunOptions:
     ] = None
     env: Annotated[Env, Parameter(group=(WHERE, RARE))] = "own"
     json: Annotated[Json, Parameter(group=WHERE)] = False
+
+    @property
+    def works_in_slots(self) -> bool:
+        """Whether several processes here share the plan."""
+        return self.slots is not None or self.gpu_fraction is not None
+
+    def words_for_slots(self) -> list[str]:
+        """Return the options that each of those processes gets."""
+        given = {
+            "--store": self.store,
+            "--store-wait": (f"{self.store_wait:g}",),
+            "--env": (self.env,),
+            "--cache-policy": filter(None, (self.cache_policy,)),
+            "--cache-root": filter(None, (self.cache_root,)),
+        }
+        return [
+            word for name, values in given.items() for one in values for word in (name, str(one))
+        ]
+
+    def given_besides(self, *names: str) -> list[str]:
+        """Return the typed names of other options that differ from their default."""
+        return [
+            typed(one.name)
+            for one in fields(self)
+            if one.name not in names and getattr(self, one.name) != one.default
+        ]
 
     def require_sense(self) -> None:
         """Refuse options that contradict one another.
@@ -163,6 +210,11 @@ class RunOptions:
             raise UsageError("--share needs --output, the common directory of all processes")
         if self.group and not self.share:
             raise UsageError("--group needs --share")
+        if self.works_in_slots and (self.share or self.shard or self.split or self.against):
+            raise UsageError(
+                "--slots starts processes that share the plan; leave out --share, --shard, --split "
+                "and --against"
+            )
         require_policy(self.cache_policy, self.cache_root)
 
 
@@ -172,6 +224,7 @@ DEFAULT_HOW = RunOptions()
 def run(
     options: PlanOptions = DEFAULT_OPTIONS,
     how: RunOptions = DEFAULT_HOW,
+    on: OnOptions = DEFAULT_ON,
     *,
     plan: Annotated[
         Path | None,
@@ -196,6 +249,10 @@ def run(
     Exit status: 0 all is well; 1 a cell failed or is invalid, none was measured, or a store lacks
     results; 2 nothing was started; 3 --gate failed; 130 interrupted.
     """
+    if on.is_asked_for:
+        from skymark.cli.launch import run_on
+
+        return run_on(options.work() if plan is None else wanted_plan(options, plan), on, how)
     return measure(wanted_plan(options, plan), how)
 
 
@@ -226,6 +283,8 @@ def measure(wanted: Plan, how: RunOptions) -> int:
         store_wait_s=how.store_wait,
     )
     path = run_directory(wanted, results, paired=revision is not None)
+    if how.works_in_slots:
+        return _measure_in_slots(wanted, path, how)
     results = results.changed(output=path)
     end_when_told()
     expected_s = time.measuring.expected_s
@@ -258,6 +317,32 @@ def measure(wanted: Plan, how: RunOptions) -> int:
         note(f"other processes continue {path}; this process has {count_of(count, 'cell')}")
     say_what_was_stored(measured.stored, path)
     return 0 if measured.all_well and page_written else 1
+
+
+def _measure_in_slots(wanted: Plan, path: Path, how: RunOptions) -> int:
+    """Measure a plan by several processes here, and show the run."""
+    from skymark.execute.slots import gpus_here, jobs_here, require_shareable, work_in_slots
+
+    require_shareable(wanted, "leave out --slots and --gpu-fraction")
+    gpus = gpus_here()
+    slots = None if how.slots == "all" else how.slots
+    jobs = jobs_here(wanted, how.gpu_fraction, slots, gpus)
+    workers = count_of(sum(job.slots for job in jobs), "worker")
+    where = "" if gpus is None else f" on {count_of(len(gpus.names), 'GPU')}"
+    note(f"{workers}{where} share the plan")
+    end_when_told()
+    try:
+        statuses = work_in_slots(wanted, path, jobs, gpus, how.words_for_slots(), note)
+    except KeyboardInterrupt:
+        say(_how_to_go_on(path, how))
+        raise
+    run = skymark.open(path)
+    show(run, json=how.json)
+    page_written = note_page(run)
+    missing = len(wanted.cells) - len(run.records)
+    if missing:
+        say(f"{count_of(missing, 'cell')} not measured; {_how_to_go_on(path, how)}")
+    return 0 if page_written and not missing and 1 not in statuses else 1
 
 
 def _how_to_go_on(path: Path, how: RunOptions) -> str:

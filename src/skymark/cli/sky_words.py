@@ -199,6 +199,7 @@ def _said(refused: str, answer: str, word: str) -> str:
 
 SUBMIT = "submit"
 INFRA = "--infra"
+ON = "--on"
 
 
 def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
@@ -229,7 +230,8 @@ def needs_skypilot(arguments: Sequence[str], commands: Collection[str]) -> bool:
     own = words[: words.index("--")] if "--" in words else words
     if not own or asks_for_help(own):
         return False
+    rents = "run" in own[:2] and ON in (word.partition("=")[0] for word in own)
     submits = own[1:2] == [SUBMIT]  # skymark SUITE submit
     prices = own[1:2] == ["plan"] and INFRA in (word.partition("=")[0] for word in own)
     of_sky = own[:2] == ["render", "sky"] or (own[0] == "doctor" and "--cloud" in own)
-    return own[0] in commands or submits or prices or of_sky
+    return own[0] in commands or rents or submits or prices or of_sky

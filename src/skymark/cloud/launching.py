@@ -28,6 +28,7 @@ from skymark.cloud.rented_run import (
     check_stores,
     cluster_name,
     idle_minutes_for,
+    lasting_store,
     limits_of,
     require_time_before,
     split_of_machines,
@@ -47,6 +48,7 @@ from skymark.cloud.sky.tasks import make_user_task
 from skymark.cloud.source import source_for
 from skymark.cloud.submissions import new_submission
 from skymark.execute.planner import load_profile, planned, require_data
+from skymark.execute.slots import require_shareable
 from skymark.model.base import Frozen
 from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
@@ -149,6 +151,11 @@ def launch(
     if machine.managed and detach:
         raise UsageError("--managed downloads the run from its store; leave out -d")
     whole = limits_of(load_profile(profile), limits, machine.nodes)
+    if job.all_gpus:
+        require_shareable(plan, "leave out the GPUs' number")
+        whole = whole.changed(deadline_s=limits.deadline_s)
+        if detach:
+            lasting_store(results.stores, "--detach")
     require_time_before(plan, whole.deadline_s)
     split_of_machines(job.split, machine.nodes)
     require_data(job.cache_policy, plan)
@@ -164,7 +171,7 @@ def launch(
         profile=profile,
         plan_hash=plan.hash,
         # Whoever comes back may have put jobs of another kind there.
-        machine=machine.changed(keep=True) if detach else machine,
+        machine=machine.changed(keep=True) if detach and not job.all_gpus else machine,
         limits=whole,
         job=job,
         stores=results.stores,

@@ -26,8 +26,12 @@ LONGEST_WAIT_S = 4.0
 """Between two attempts to check a store that is away."""
 
 
-def lasting_store(stores: Sequence[str]) -> str:
+def lasting_store(stores: Sequence[str], option: str = "--managed") -> str:
     """Return the first store that outlives a machine.
+
+    Args:
+        stores: of ``skymark run --store`` on the machine.
+        option: the option that needs it, for messages.
 
     Raises:
         UsageError: there is none.
@@ -36,8 +40,7 @@ def lasting_store(stores: Sequence[str]) -> str:
         return lasting[0]
     fit = " or ".join(f"--store {one.address}" for one in kinds() if one.outlives_machine)
     raise UsageError(
-        "--managed needs a store that outlives the machine, where the next one finds what was "
-        f"measured; add {fit}"
+        f"{option} needs a store that outlives the machine, where the results are found; add {fit}"
     )
 
 

@@ -41,14 +41,9 @@ from skymark.cloud.sky.client import leaves_no_server
 from skymark.cloud.sky.jobs import check_controller, known_managed_jobs, queued_jobs
 from skymark.cloud.source import source_for
 from skymark.cloud.submissions import (
-    Cards,
-    SlotJob,
-    group_bytes,
     job_name,
-    job_per_group,
     new_submission,
     outstanding_parts,
-    slot_jobs,
     submission_key,
 )
 from skymark.execute.partition.shard import (
@@ -61,6 +56,14 @@ from skymark.execute.partition.shard import (
 )
 from skymark.execute.partition.split import Split, read_split
 from skymark.execute.planner import load_profile, planned, require_data
+from skymark.execute.slots import (
+    Cards,
+    SlotJob,
+    group_bytes,
+    job_per_group,
+    require_shareable,
+    slot_jobs,
+)
 from skymark.model.errors import GateError, SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.requests import Job, Limits, Machine, Results, Work
@@ -155,7 +158,7 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     source = source_for([plan], job.files)
     callbacks.sends(source)
     require_data(job.cache_policy, plan)
-    require_shareable(plan)
+    require_shareable(plan, "queue them with exec")
     needs = group_bytes(plan)
     if not needs:
         raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
@@ -357,23 +360,6 @@ def measurable(plan: Plan, tell: Callable[[str], None]) -> Plan:
     return plan.model_copy(
         update={"cells": tuple(cell for cell in plan.cells if cell.shard_key in keys)}
     )
-
-
-def require_shareable(plan: Plan) -> None:
-    """Refuse a plan whose cells cannot be measured by several jobs on one machine.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if not suite_named(plan.suite).shares_machine:
-        raise UsageError(
-            f"cells of {plan.suite} need the machine for themselves; queue them with exec"
-        )
-    if plan.allotment is not None:
-        raise UsageError(
-            "--time is spent on cells that are compared with one another, and each job has only "
-            "some of those; leave it out, or queue the plan with exec"
-        )
 
 
 def _machine(

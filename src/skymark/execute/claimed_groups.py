@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from skymark.execute.measurer import Measurer
 from skymark.execute.session import FinishedRun, Session, begin_or_resume, held_in, write_end
+from skymark.execute.slots import require_shareable
 from skymark.execute.sweeps import run_sweeps
 from skymark.execute.worker_pool import WorkerPool
 from skymark.leases import Lease, Leases
@@ -168,7 +169,7 @@ class ClaimedGroups:
             UsageError: cells of the suite need the machine for themselves, or there is no such
                 group.
         """
-        _require_shareable(session)
+        require_shareable(session.plan, "leave out --share, or use --shard on several machines")
         plan, path, suite = session.plan, session.path, session.suite
         announce, wait_s = session.observer.stage, session.results.store_wait_s
         interpreters = session.interpreters()
@@ -203,19 +204,6 @@ class ClaimedGroups:
                     records = write_end(directory, plan, suite, records)
                     stored = _store_all(session.open_stores(path), path, wait_s, announce)
         return FinishedRun(path, tuple(records), tuple(stored), ended=alone)
-
-
-def _require_shareable(session: Session) -> None:
-    if not session.suite.shares_machine:
-        raise UsageError(
-            f"cells of {session.plan.suite} need the machine for themselves, because parallel "
-            "cells would slow each other; leave out --share, or use --shard on several machines"
-        )
-    if session.plan.allotment is not None:
-        raise UsageError(
-            "--time needs all compared cells in one process, and --share divides them; leave out "
-            "--time or --share, or use --shard"
-        )
 
 
 def _require_held(lease: Lease, cell: Cell) -> None:

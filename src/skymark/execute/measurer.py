@@ -114,7 +114,7 @@ class Measurer:
         self.effort = self.plan.bounds
         chosen = self.plan.cells if self.cells is None else self.cells
         self.open = OpenCells(chosen, self.suite, self.effort, self.run)
-        self.pool = self.workers or WorkerPool(self.observer.stage, keeps=False)
+        self.pool = self.workers or WorkerPool(self.observer.stage, keeps=self.suite.shares_process)
         self.pythons: dict[str, Path | None] = {}
         """Interpreters by group; None for the current one."""
         self._judges = None if self.suite.judge is None else Judges(self.suite.judge)

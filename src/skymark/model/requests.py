@@ -298,6 +298,11 @@ class Job(Request):
     """Number of machines for the job. None: all for a plan, one for a command."""
     split: str | None = None
     """How the machines share the plan, as in ``skymark run --split``. None for balanced."""
+    all_gpus: bool = False
+    """Whether workers on all GPUs of the machine share the plan. Then the profile's deadline, which
+    is for one process, does not count, and the ceiling ends the run."""
+    gpu_fraction: float | None = Field(default=None, gt=0, le=1)
+    """With `all_gpus`: share of a GPU for each worker. None for an eighth or more."""
     variables: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the job. No secrets."""
     secrets: dict[str, str] = Field(default_factory=dict, exclude=True, repr=False)

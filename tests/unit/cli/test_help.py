@@ -27,7 +27,7 @@ WITH_EXAMPLES = [words for words in COMMANDS if words[0] not in GROUPED or len(w
 WITH_EXAMPLES = [words for words in WITH_EXAMPLES if words != ["clip", "submit"]]
 """All but groups; `clip submit` has the examples of `submit`."""
 SCREEN = 62
-LONGER = {"launch": 80, "exec": 75, "submit": 85, "clip submit": 90}
+LONGER = {"launch": 80, "exec": 75, "run": 75, "submit": 85, "clip run": 78, "clip submit": 90}
 """Lines of 80 characters of the help of commands that have more than a screen."""
 
 

@@ -90,7 +90,8 @@ def test_a_plan_shows_pairs_groups_memory_time_and_price(capsys):
     assert [line.split()[:3] for line in lines] == [[name, "3", "3"] for name in MODELS]
     assert " GB" in lines[0]
     assert shown.err.startswith("6 pairs: 2 models × 3 data sets, in 2 groups; the largest needs ")
-    assert "on one GPU" in shown.err
+    assert "on one GPU in amp" in shown.err
+    assert "with --precision fp32: " in shown.err
     assert "USD at 3 USD per hour" in shown.err
 
 

@@ -280,7 +280,7 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
                 f"ends itself, and the ceiling is {as_given(max_cost_usd)} USD; give --max-cost "
                 f"{at_most(cost.expected_usd)} or more, or fewer --scenarios or --adapters"
             )
-        return list(quote.offers)
+        return [one for one in quote.offers if quote.cost_of(one).expected_usd <= max_cost_usd]
     cheapest = quote.cheapest
     if cost.high_usd <= max_cost_usd + ROUNDING_USD:
         return [one for one in quote.offers if quote.allows(one.hourly_price_usd, max_cost_usd)]

@@ -29,15 +29,14 @@ from skymark.cloud.sky.ssh import output_of, send_directory, send_source
 from skymark.cloud.sky.tasks import cards_of, make_slot_task
 from skymark.cloud.source import source_directory
 from skymark.cloud.submissions import (
-    Cards,
     OutstandingGroups,
-    SlotJob,
     group_job_name,
     job_name,
     outstanding_groups,
     submission_key,
 )
 from skymark.execute.planner import write_plan
+from skymark.execute.slots import Cards, SlotJob
 from skymark.held_interrupts import one_interrupt_held
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan

@@ -12,6 +12,7 @@ from skymark.cloud.cost.quote import (
     Offer,
     Quote,
     as_given,
+    at_most,
     check_ceiling,
     quote_for,
     with_slots,
@@ -40,9 +41,9 @@ from skymark.cloud.sky.clusters import handle_of, hired_machines, hourly_price_u
 from skymark.cloud.sky.internals import OWN_CLUSTERS, withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import machine_task, make_task
-from skymark.cloud.submissions import Cards, SlotJob, group_bytes, slot_jobs, working_cards
+from skymark.execute.slots import Cards, SlotJob, group_bytes, slot_jobs, working_cards
 from skymark.model.duration import NOTHING
-from skymark.model.errors import UsageError
+from skymark.model.errors import GateError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.requests import Machine
 from skymark.rundir.history import PastRun, read_history
@@ -147,17 +148,52 @@ def quote_run(
     if run.machine.idle:
         duration = quote.duration.model_copy(update={"running": NOTHING})
         quote = quote.model_copy(update={"duration": duration, "workers": None})
+    if run.job.all_gpus:
+        quote = quote.model_copy(update={"ceiling_ends_it": most_usd is not None})
+        if (cards := cards_of_offer(quote.cheapest)) is not None:
+            jobs = slot_jobs(group_bytes(plan), cards, run.job.gpu_fraction)
+            slots = slots_of(jobs, cards)
+            quote = with_slots(quote, plan, history, *slots)
     allowed = list(quote.offers) if most_usd is None else check_ceiling(quote, most_usd)
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s
     hourly_usd = max(offer.hourly_price_usd for offer in allowed) * quote.num_nodes
+    seconds = limit_s(run.limits, hourly_usd, around_s)
+    if quote.ceiling_ends_it:
+        require_time_for(quote, seconds, hourly_usd, around_s)
+        quote = quote.model_copy(update={"deadline_s": seconds})
     return Quoted(
         run,
         plan,
         secrets_of(run.stores, run.job, plan, variables),
-        limit_s(run.limits, hourly_usd, around_s),
+        seconds,
         quote,
         None if most_usd is None else _highest_for_skypilot(allowed),
-        None if run.machine.idle else on_all_gpus(quote, plan, history),
+        None if run.machine.idle or run.job.all_gpus else on_all_gpus(quote, plan, history),
+    )
+
+
+def require_time_for(
+    quote: Quote, seconds: float | None, hourly_price_usd: float, around_s: float
+) -> None:
+    """Refuse a ceiling that may end a run before its expected end.
+
+    Args:
+        quote: of the run.
+        seconds: that set-up and run may take.
+        hourly_price_usd: of all machines together.
+        around_s: paid for besides, at worst.
+
+    Raises:
+        GateError: the ceiling is too low.
+    """
+    work_s = quote.duration.work.expected_s
+    if seconds is None or seconds >= work_s:
+        return
+    needed_usd = (work_s + around_s) / 3600 * hourly_price_usd
+    raise GateError(
+        f"the ceiling or the deadline may end set-up and run after {seconds:.0f} s, and they are "
+        f"expected to take {work_s:.0f} s; give --max-cost {at_most(needed_usd)} or more, and no "
+        "shorter --deadline"
     )
 
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from skymark.cloud.machine_script import (
+    INTERPRETERS,
     LIMIT_VARIABLE,
     SPLIT_VARIABLE,
     START_S,
@@ -40,7 +41,7 @@ from skymark.cloud.source import (
     source_of_job,
     source_with,
 )
-from skymark.cloud.submissions import Cards, SlotJob
+from skymark.execute.slots import Cards, SlotJob
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine
 
@@ -89,6 +90,9 @@ def make_task(run: RentedRun) -> Any:
     task = machine_task(path, run.machine, split, run.job.variables)
     task.name = run.job.name or run.name
     script_of_run = NOTHING if run.machine.idle else task.run
+    if run.job.all_gpus:
+        part = run.job.gpu_fraction
+        script_of_run = ON_ALL_GPUS + ("" if part is None else f' --gpu-fraction "{part:g}"')
     if run.parts > 1:
         script_of_run = taking_part(script_of_run, run.part, run.parts)
     task.run = arm_timer(run.idle_minutes, keep=run.machine.stays) + script(
@@ -350,6 +354,15 @@ def _arm(cluster: str, script: str, over: threading.Event) -> None:
         except Exception:  # noqa: S112  # no launch fails because a timer comes later
             continue
 
+
+ON_ALL_GPUS = f"""\
+export PATH="{":".join(INTERPRETERS)}:$PATH"
+ln -sfn "$SKYMARK_RUN_ID" ~/results/latest
+set -- --plan "$SKYMARK_PLAN" --slots all --output ~/results/"$SKYMARK_RUN_ID"
+while read -r store; do set -- "$@" ${{store:+--store "$store"}}; done <<< "$SKYMARK_STORES"
+exec skymark run "$@"\
+"""
+"""Run of a machine whose GPUs all work for one plan; further options may follow."""
 
 SLOTS = """\
 set -- --plan "$SKYMARK_PLAN" --share --output ~/results/"$SKYMARK_RUN_ID"

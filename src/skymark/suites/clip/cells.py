@@ -93,7 +93,7 @@ def planned_cells(
         for task in chosen.tasks
         for language in languages_of(chosen, options.languages)
     ]
-    shown, features = settings.differing, options.features_directory
+    shown, features = settings.differing(platform), options.features_directory
     found = [
         planned
         for model in models

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -25,15 +25,19 @@ from skymark.cli.parameters import (
     TotalCpus,
     TotalMemory,
 )
+from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.run import DEFAULT_HOW, RunOptions, measure, write_plan_file
 from skymark.cli.submit import submit
 from skymark.cli.tables import Json
 from skymark.execute.planner import read_plan
+from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell
 from skymark.model.sizes import count_of
 from skymark.report.progress import CellPhase, CellState, counted, states_at
 from skymark.report.sheet import Grid, Reading, SheetFormat, as_text, grid_of, readings_at
+from skymark.report.text import about
+from skymark.rundir.newest import newest_run
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 from skymark.suites.clip.datacomp import SHEET as DATACOMP
@@ -43,10 +47,12 @@ from skymark.suites.clip.plan_table import (
     aligned,
     as_json,
     pair_lines,
+    precision_of,
     price_of,
     share_lines,
     shares_of,
     summary,
+    whole_time,
 )
 
 SUITE = "clip"
@@ -97,8 +103,14 @@ class ClipOptions(PlanOptions):
     ] = ()
     own: Annotated[OwnOptions, Parameter(name="*")] = field(default_factory=dict)
 
+    def in_precision(self, precision: str) -> ClipOptions:
+        """Return the same work in another precision."""
+        return replace(self, own={**self.own, "precision": precision})
+
 
 DEFAULT_WORK = ClipOptions()
+ON_A_GPU = "clip_gpu"
+"""Profile of runs on rented GPUs, by default."""
 COMMANDS = App(name=SUITE, help=__doc__)
 
 
@@ -163,22 +175,36 @@ def plan(  # its parameters are the options of a command
     for text in planned.sentences:
         note(text)
     note(summary(planned, shares, price))
+    if planned.platform == "gpu":
+        other = "fp32" if precision_of(planned) != "fp32" else "amp"
+        time = whole_time(shares_of(options.in_precision(other).plan()))
+        note(
+            f"with --precision {other}: {about(time)}; figures differ in the third or fourth digit"
+        )
     return 0
 
 
 @COMMANDS.command
-def run(options: ClipOptions = DEFAULT_WORK, how: RunOptions = DEFAULT_HOW) -> int:
-    """Score models on data sets on this machine, as `skymark run` measures.
+def run(
+    options: ClipOptions = DEFAULT_WORK, how: RunOptions = DEFAULT_HOW, on: OnOptions = DEFAULT_ON
+) -> int:
+    """Score models on data sets, here or on a machine that is rented for it.
 
     After Ctrl-C the same command with --resume continues.
 
     Examples:
       skymark clip run --models ViT-B-32:laion2b_s34b_b79k --datasets ./my_set
-      skymark clip run --models all --datasets wds/mnist --store s3://BUCKET/PREFIX
+      skymark clip run --models models.txt --datasets vtab+ --on H100:8 --max-cost 100
 
     Exit status: 0 all is well; 1 a pair failed or is invalid, no pair was measured, or a store
     lacks something; 2 nothing was started; 130 interrupted.
     """
+    if on.is_asked_for:
+        from skymark.cli.launch import run_on
+
+        usual = options.profile == DEFAULT_WORK.profile
+        options = replace(options, profile=ON_A_GPU) if usual else options
+        return run_on(options.work(), on, how)
     return measure(options.plan(), how)
 
 
@@ -195,7 +221,10 @@ COUNTED: tuple[tuple[str, Callable[[Cell], str]], ...] = (
 def status(
     *places: Annotated[
         str,
-        Parameter(help="A run's directory, or a stored run: s3://BUCKET/PREFIX/RUN-ID, wandb://…"),
+        Parameter(
+            help="A run's directory, or a stored run: s3://BUCKET/PREFIX/RUN-ID, wandb://… "
+            "[default: the newest run here]"
+        ),
     ],
     plan: Annotated[
         Path | None,
@@ -220,7 +249,7 @@ def status(
       skymark clip status s3://BUCKET/PREFIX/RUN-ID --only failed
     """
     if not places and plan is None:
-        raise UsageError("name a run, or give --plan FILE")
+        places = (str(newest_run(results_directory())),)
     planned = None if plan is None else read_plan(plan)
     states = states_at(places, suite_named(SUITE), planned, say)
     wanted = {CellPhase(name.replace("-", " ")) for name in only}

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_valida
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
+from skymark.model.machine import Platform
 from skymark.model.option import Option
 from skymark.model.record import Setting
 from skymark.suite.given import read_given, refusal
@@ -159,7 +160,8 @@ OPTIONS = (
         name="precision",
         choices=("fp32", "bf16", "fp16", "amp"),
         setting=True,
-        help="Precision of the encoders; similarities are in fp32. [default: fp32]",
+        help="Precision of the encoders; similarities are in fp32. [default: amp on a GPU, as in "
+        "CLIP_benchmark, else fp32]",
     ),
     Option(
         name="batch_size",
@@ -296,7 +298,7 @@ class ClipOptions(Frozen):
 class ClipSettings(Frozen):
     """Settings that say how it is scored, typed."""
 
-    precision: Precision = "fp32"
+    precision: Precision
     batch_size: Positive | None = None
     compile: bool = False
     channels_last: bool = False
@@ -340,10 +342,18 @@ class ClipSettings(Frozen):
         """Whether text positions after the end token are left out: exact in fp32 only."""
         return self.precision == "fp32" if self.drop_text_tail is None else self.drop_text_tail
 
-    @property
-    def differing(self) -> dict[str, Setting]:
-        """The settings that differ from their defaults: those that a cell shows."""
-        return self.model_dump(exclude_defaults=True)
+    def differing(self, platform: Platform) -> dict[str, Setting]:
+        """Return the settings that differ from their defaults: those that a cell shows."""
+        found = self.model_dump(exclude_defaults=True)
+        return {k: v for k, v in found.items() if (k, v) != (PRECISION, usual_precision(platform))}
+
+
+PRECISION = "precision"
+
+
+def usual_precision(platform: Platform) -> Precision:
+    """Return the default precision: CLIP_benchmark's on a GPU."""
+    return "amp" if platform == "gpu" else "fp32"
 
 
 def read_options(options: Mapping[str, JsonValue]) -> ClipOptions:
@@ -355,13 +365,14 @@ def read_options(options: Mapping[str, JsonValue]) -> ClipOptions:
     return read_given(ClipOptions, "option", options)
 
 
-def read_settings(settings: Mapping[str, Setting]) -> ClipSettings:
-    """Read the settings of a selection.
+def read_settings(settings: Mapping[str, Setting], platform: Platform) -> ClipSettings:
+    """Read the settings of a selection for a platform.
 
     Raises:
         UsageError: there is no such setting, or it has no such value.
     """
-    found = read_given(ClipSettings, "setting", settings)
+    usual: dict[str, Setting] = {PRECISION: usual_precision(platform)}
+    found = read_given(ClipSettings, "setting", usual | dict(settings))
     try:
         probe = found.probe
     except ValidationError as error:

@@ -156,25 +156,35 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def whole_time(shares: Sequence[Share]) -> Span:
+    """Return the time of all models, one after another."""
+    low, expected, high = (
+        sum(getattr(one.time, name) for one in shares) for name in ("low_s", "expected_s", "high_s")
+    )
+    return Span(low_s=low, expected_s=expected, high_s=high)
+
+
+def precision_of(plan: Plan) -> str:
+    """Return the precision of a plan's cells."""
+    return str(plan.cells[0].cell.specification["precision"])
+
+
 def summary(plan: Plan, shares: Sequence[Share], price: HourlyPrice | None) -> str:
     """Describe the whole plan in a few words."""
     groups = {one.group for one in plan.runnable}
     scenarios = {one.cell.scenario for one in plan.runnable}
     needs = [one.bytes for one in shares if one.bytes is not None]
-    low, expected, high = (
-        sum(getattr(one.time, name) for one in shares) for name in ("low_s", "expected_s", "high_s")
-    )
     pairs = (
         f"{count_of(len(plan.runnable), 'pair')}: {count_of(len(shares), 'model')} × "
         f"{count_of(len(scenarios), 'data set')}, in {count_of(len(groups), 'group')}"
     )
     memory = [f"the largest needs {size(max(needs))} of GPU memory"] if needs else []
-    whole = Span(low_s=low, expected_s=expected, high_s=high)
-    time = f"{about(whole)}, on one {plan.platform.upper()}"
+    whole = whole_time(shares)
+    time = f"{about(whole)}, on one {plan.platform.upper()} in {precision_of(plan)}"
     parts = [pairs, *memory, time]
     if price is not None:
         machine = "" if price.machine is None else f" on {price.machine}"
-        usd = price.of(expected)
+        usd = price.of(whole.expected_s)
         if price.time is not None:
             usd = price.time.expected_s / SECONDS_PER_HOUR * price.usd
         parts.append(f"about {usd:.2f} USD at {price.usd:g} USD per hour{machine}")

@@ -51,6 +51,7 @@ class ClipRunner:
         self._cache = cache
         self._platform = platform
         self._encoder: tuple[Any, Encoder] | None = None
+        self._read_again: set[str] = set()
         store = None if cell.reuse is None else FeatureStore(Path(cell.reuse), say)
         self._scorer = Scorer(cache, store)
 
@@ -119,6 +120,7 @@ class ClipRunner:
                 encoder,
                 self._scorer.expected_texts(specification, work),
                 seed=specification.seed + round,
+                read_again=self._read_again,
             ),
             conditions=_conditions(specification, outcome, encoder),
         )

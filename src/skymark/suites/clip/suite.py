@@ -138,7 +138,7 @@ class ClipSuite(Suite):
         """Return the cells of a selection: model by model, data set by data set."""
         del effort  # rounds do not change what one of them takes
         options = read_options(selection.options)
-        settings = read_settings(selection.settings)
+        settings = read_settings(selection.settings, selection.platform)
         sets = chosen_sets(
             selection.scenarios or (ALL,), options.tasks, options.dataset_root, options.test_split
         )

@@ -66,6 +66,19 @@ def test_settings_are_in_the_specification_and_shown_where_they_were_changed(pla
     assert same.cell.hash == planned()[0].cell.hash
 
 
+def test_the_precision_is_the_peer_s_on_a_gpu_and_fp32_on_a_cpu(planned):
+    (usual,) = planned(platform="gpu")
+    (named,) = planned(platform="gpu", settings={"precision": "amp"})
+    (exact,) = planned(platform="gpu", settings={"precision": "fp32"})
+    (on_cpu,) = planned()
+    assert ClipSpecification.of(usual.cell).precision == "amp"
+    assert usual.cell == named.cell
+    assert exact.cell.settings == {"precision": "fp32"}
+    assert exact.cell.hash != usual.cell.hash, "never merged"
+    assert ClipSpecification.of(on_cpu.cell).precision == "fp32"
+    assert usual.guess.expected_s < exact.guess.expected_s
+
+
 def test_a_linear_probe_says_how_it_is_trained(planned):
     (one,) = planned(tasks=("linear_probe",), settings={"epochs": 3, "val_proportion": 0.5})
     probe = ClipSpecification.of(one.cell).linear_probe
@@ -123,7 +136,7 @@ def test_what_lies_on_this_machine_is_named(planned, web_set, tmp_path):
 
 def test_larger_models_need_more_memory_and_more_time(planned):
     models = (LAION, "ViT-L-14:laion2b_s32b_b82k", "ViT-bigG-14:laion2b_s39b_b160k")
-    found = planned(models=models, platform="gpu")
+    found = planned(models=models, platform="gpu", settings={"precision": "fp32"})
     needs = [SUITE.device_bytes(one.cell) for one in found]
     times = [one.guess.expected_s for one in found]
     assert needs == sorted(needs)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +51,8 @@ class FeatureFacts:
         opened: OpenedSplit,
     ) -> FeatureFacts:
         """Return the facts of a split for a cell's model."""
+        from skymark.suites.clip.pixels.preprocessing import library_version
+
         model = specification.model
         own = [model.library, model.architecture, model.pixels.given]
         configuration = None if model.configuration is None else model.configuration.sha256
@@ -63,7 +64,7 @@ class FeatureFacts:
             images=opened.samples.content_digest,
             precision=specification.precision,
             settings=f"compile={specification.compile} channels_last={specification.channels_last}",
-            libraries=" ".join(f"{name}={version(name)}" for name in libraries),
+            libraries=" ".join(f"{name}={library_version(name)}" for name in libraries),
         )
 
     @property

@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -113,7 +114,9 @@ class Preprocessing:
     @property
     def key(self) -> str:
         """SHA-256 hex digest of the settings and library versions that decide the cached pixels."""
-        libraries = {name: version(name) for name in ("pillow", "torchvision", "open-clip-torch")}
+        libraries = {
+            name: library_version(name) for name in ("pillow", "torchvision", "open-clip-torch")
+        }
         own = self.settings
         deciding = {name: own[name] for name in FIELDS} if own.keys() >= FIELDS else own
         return digest_of([deciding, libraries])
@@ -178,6 +181,12 @@ def _require_area(image: Any) -> None:
 DATA_FILE = "pixels.u8"
 INDEX_FILE = "pixels.json"
 DECODING_FILE = "decoding.json"
+
+
+@cache
+def library_version(name: str) -> str:
+    """Return the version of an installed library; reading it takes milliseconds."""
+    return version(name)
 
 
 class MapIndex(Frozen):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.cloud.submissions import Cards, job_per_group, slot_jobs, working_cards
+from skymark.execute.slots import Cards, gpus_here, job_per_group, slot_jobs, working_cards
 from skymark.model.errors import UsageError
 
 GIB = 2**30
@@ -91,3 +91,15 @@ def test_every_group_has_a_worker_and_no_job_takes_more_than_a_card(needs, count
         assert job.fraction * job.slots <= 1 + 1e-6
         for name in job.groups:
             assert (needs[name] or 0) <= job.fraction * 80 * GIB
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [("2,5", ("2", "5")), (" GPU-1 , GPU-2", ("GPU-1", "GPU-2")), ("", None), ("-1", None)],
+)
+def test_without_nvml_the_variable_names_the_gpus(monkeypatch, value, names):
+    """NVML is stood in for: this machine may have it."""
+    monkeypatch.setattr("skymark.execute.slots.visible_units", lambda variables: [])
+    found = gpus_here({"CUDA_VISIBLE_DEVICES": value})
+    assert (None if found is None else found.names) == names
+    assert found is None or (found.cards.count, found.cards.bytes_each) == (len(names), None)
