@@ -268,6 +268,7 @@ def test_a_run_on_eight_gpus_that_are_rented_for_it(
         rental.hold("run --on --detach", "eight GPUs", output, name)
         forever = ("--secret", "STANDIN_FACTOR=200")
         running, name = run_on(rental, *stored, *forever, **bucket.variables)
+        running.said_at_s("is up after")
         rental.await_run(name, eventually)
         output = running.kill().output
         way = "run --on, client killed, jobs never end"

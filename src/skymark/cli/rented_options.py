@@ -35,6 +35,7 @@ from skymark.model.errors import UsageError
 from skymark.model.requests import BOOT_TIMEOUT_S, Limits, Machine
 
 MACHINE = Group.create_ordered(MACHINE_TITLE)
+RENTED = Group.create_ordered("A machine rented for the run")
 LIMITS = Group.create_ordered("Price and limits")
 VARIABLES = Group.create_ordered("The job's environment")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -347,7 +348,7 @@ class OnOptions(LimitOptions):
     on: Annotated[
         str | None,
         Parameter(
-            group=MACHINE,
+            group=RENTED,
             metavar="GPU:N",
             help="Rent a machine with these GPUs, such as H100:8, run there on all of them, and "
             "end it. Shows the price first.",
@@ -356,32 +357,32 @@ class OnOptions(LimitOptions):
     infra: Annotated[
         str | None,
         Parameter(
-            group=(MACHINE, RARE),
+            group=(RENTED, RARE),
             metavar="PLACE",
             help="With --on: provider or region, such as lambda or gcp/us-west1. [default: the "
             "cheapest]",
         ),
     ] = None
     spot: Annotated[
-        bool, Parameter(group=(MACHINE, RARE), help="With --on: a machine that may be taken away.")
+        bool, Parameter(group=(RENTED, RARE), help="With --on: a machine that may be taken away.")
     ] = False
     machine: Annotated[
         Path | None,
         FILE,
         Parameter(
-            group=(MACHINE, RARE),
+            group=(RENTED, RARE),
             help="With --on: SkyPilot YAML in place of the profile's machine.",
         ),
     ] = None
     disk_size: Annotated[
         int | None,
         COUNT,
-        Parameter(group=(MACHINE, RARE), metavar="GB", help="With --on: disk size in GB."),
+        Parameter(group=(RENTED, RARE), metavar="GB", help="With --on: disk size in GB."),
     ] = None
     secret: Annotated[
         tuple[str, ...],
         Parameter(
-            group=(MACHINE, RARE),
+            group=(RENTED, RARE),
             metavar="NAME[=VALUE]",
             help="With --on: variable with a key, such as HF_TOKEN, by default with its value "
             "here. May be repeated.",
@@ -391,7 +392,7 @@ class OnOptions(LimitOptions):
         bool,
         Parameter(
             name=("--detach", "-d"),
-            group=(MACHINE, RARE),
+            group=(RENTED, RARE),
             help="With --on: return once the machine works. It ends itself, and results are in "
             "--store.",
         ),
@@ -399,14 +400,14 @@ class OnOptions(LimitOptions):
     dry_run: Annotated[
         bool,
         Parameter(
-            group=(LIMITS, RARE), help="With --on: show the price and the plan, and rent nothing."
+            group=(RENTED, RARE), help="With --on: show the price and the plan, and rent nothing."
         ),
     ] = False
     yes: Annotated[
         bool,
         Parameter(
             name=("--yes", "-y"),
-            group=(LIMITS, RARE),
+            group=(RENTED, RARE),
             help="With --on: accept the price without a question.",
         ),
     ] = False

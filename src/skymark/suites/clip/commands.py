@@ -194,7 +194,7 @@ def run(
 
     Examples:
       skymark clip run --models ViT-B-32:laion2b_s34b_b79k --datasets ./my_set
-      skymark clip run --models models.txt --datasets vtab+ --on H100:8 --max-cost 100
+      skymark clip run --models openai --datasets vtab+ --on H100:8 --max-cost 100
 
     Exit status: 0 all is well; 1 a pair failed or is invalid, no pair was measured, or a store
     lacks something; 2 nothing was started; 130 interrupted.

@@ -298,7 +298,7 @@ class ClipOptions(Frozen):
 class ClipSettings(Frozen):
     """Settings that say how it is scored, typed."""
 
-    precision: Precision
+    precision: Precision = "fp32"
     batch_size: Positive | None = None
     compile: bool = False
     channels_last: bool = False
@@ -344,8 +344,9 @@ class ClipSettings(Frozen):
 
     def differing(self, platform: Platform) -> dict[str, Setting]:
         """Return the settings that differ from their defaults: those that a cell shows."""
-        found = self.model_dump(exclude_defaults=True)
-        return {k: v for k, v in found.items() if (k, v) != (PRECISION, usual_precision(platform))}
+        found: dict[str, Setting] = self.model_dump(exclude_defaults=True, exclude={PRECISION})
+        own = {} if self.precision == usual_precision(platform) else {PRECISION: self.precision}
+        return {**own, **found}
 
 
 PRECISION = "precision"
