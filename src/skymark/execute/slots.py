@@ -158,6 +158,7 @@ def _fraction_for(name: str, need: int | None, cards: Cards, fraction: float) ->
 
 
 POLL_S = 0.2
+UNNAMED = "GPU"
 NO_GPU = ""
 """Name of the place of workers without a GPU."""
 
@@ -190,7 +191,7 @@ def gpus_here(variables: Mapping[str, str] = os.environ) -> Gpus | None:
     words = tuple(word.strip() for word in given.split(",") if word.strip() not in {"", "-1"})
     if not words:
         return None
-    return Gpus(names=words, cards=Cards(kind="GPU", count=len(words), bytes_each=None))
+    return Gpus(names=words, cards=Cards(kind=UNNAMED, count=len(words), bytes_each=None))
 
 
 def require_shareable(plan: Plan, instead: str) -> None:
