@@ -388,6 +388,12 @@ def clip_speed(session: nox.Session) -> None:
 
 
 @nox.session
+def clip_features(session: nox.Session) -> None:
+    """Make docs/clip.md's table of another prompt file on stored features (two minutes)."""
+    session.run("python", "-m", "tests.clip_parity.features", "docs/clip.md")
+
+
+@nox.session
 def fuzz_clip(session: nox.Session) -> None:
     """Read mutated data sets by the clip suite (ten minutes): nox -s fuzz_clip -- COUNT [SEED]."""
     session.run("python", "-m", "tests.clip_fuzz", *(session.posargs or ["50000"]))
