@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from skymark.cli.caller import print_json
 from skymark.cli.cost import as_json
 from skymark.cli.main import add_suites, app, main
 from skymark.cloud.sky.clusters import LiveMachine
@@ -52,7 +53,8 @@ def output_of(command, capsys):
         case "tune":
             return json.loads(Choice(tuned((FAST, CHEAP), (FAST, CHEAP))).to_json())
         case "cost":
-            return as_json(quote_of(offer(2.0)))
+            print_json(as_json(quote_of(offer(2.0))))
+            return json.loads(capsys.readouterr().out)
         case "status":
             return [MACHINE.model_dump(mode="json")]
         case "doctor":

@@ -237,9 +237,9 @@ def main(arguments: list[str] | None = None) -> int:
         add_suites(words)
         console = None
         if asks_for_help(words):
-            from rich.console import Console
+            from skymark.cli.tables import PlainConsole
 
-            words, console = show_help(words), Console()  # as wide as the terminal is now
+            words, console = show_help(words), PlainConsole()  # as wide as the terminal is now
         result = app(
             in_own_words(words, lambda name: name in app),
             console=console,

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     TunableOptions = dict[str, Any]
 else:
     TunableOptions = typed_options(_tunable())
-OWN_PROFILE = "own"
-"""The profile for a loader of the user's own."""
 WATCHED = "verdict.json"
 """File of a watch's directory."""
 LARGEST_VERDICT_BYTES = 1 << 24
@@ -90,7 +88,7 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
             name="DATA",
             group=WHAT,
             help="Your data, as --data takes it, or your own loader: FILE.py:NAME, a function that "
-            "returns one; `skymark tune --profile own --help` shows its options.",
+            "returns one; `skymark tune --profile own_loader --help` shows its options.",
         ),
     ] = None,
     /,
@@ -195,8 +193,8 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
 
     axes = {name: [read_value(one) for one in values] for name, values in axes_of(grid).items()}
     results = Results(directory=results_directory(), output=output, resume=resume)
-    if data is not None and is_loader(data):
-        options, data = _of_own_loader(options, data), None
+    if data is not None and (profile := _profile_of_loader(data)) is not None:
+        options, data = _of_own_loader(options, data, profile), None
     path = tune_directory(options.profile, results)
     declaration = suite_named(load_profile(options.profile).suite).declaration
     work = _on_data(options.work(), data).changed(effort=effort)
@@ -235,24 +233,24 @@ def tune(  # noqa: PLR0913  # its parameters are the options of a command
     return 0 if choice.reaches else 1
 
 
-def is_loader(text: str) -> bool:
-    """Whether a text names a function of a Python file."""
-    file, colon, function = text.rpartition(":")
-    return bool(colon and function) and file.endswith(".py")
+def _profile_of_loader(text: str) -> str | None:
+    """Return the profile for a text that names a loader of the user's own; None for data."""
+    tunings = (suite.tuning for suite in suites() if suite.tuning is not None)
+    return next((one.profile for one in tunings if one.loader and one.loader.fullmatch(text)), None)
 
 
-def _of_own_loader(options: TuneOptions, reference: str) -> TuneOptions:
+def _of_own_loader(options: TuneOptions, reference: str, profile: str) -> TuneOptions:
     """Return options for a loader of the user's own.
 
     Raises:
         UsageError: they name another profile, or loaders.
     """
-    if options.profile not in {DEFAULT_PROFILE, OWN_PROFILE} or options.adapters:
+    if options.profile not in {DEFAULT_PROFILE, profile} or options.adapters:
         raise UsageError(
             f"{reference} is the loader to tune; leave out --profile and --adapters, which name "
             "others"
         )
-    return replace(options, profile=OWN_PROFILE, adapters=(reference,))
+    return replace(options, profile=profile, adapters=(reference,))
 
 
 def _seen_step_ms(directory: Path, step_ms: float | None) -> float:

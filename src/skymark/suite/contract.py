@@ -6,6 +6,7 @@ The planning side imports no numerical library, so plans and lists are quick. A 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,10 @@ class Tuning:
     """``module:function`` of `Ceilings`; None where the machine's own rates are unknown."""
     limits: str | None = None
     """``module:function`` of `Limits`; None for none."""
+    loader: re.Pattern[str] | None = None
+    """Form of the user's own loader in place of data; None if the suite tunes none."""
+    profile: str = ""
+    """The profile for such a loader."""
     data: str | None = None
     """The setting that names the user's own data; None for a suite that reads none."""
     measured_step: MeasuredStep | None = None

@@ -146,7 +146,7 @@ def consume(order: dict[str, Any], commands: TextIO, answers: TextIO) -> None:
         return made[0]
 
     following = batches_of(call)
-    step_ns = int(order["step_s"] * 1e9)
+    pause_ns = int(order["step_s"] * 1e9)
     seen = 0
     count = None
     free_ns = perf_counter_ns()
@@ -169,7 +169,7 @@ def consume(order: dict[str, Any], commands: TextIO, answers: TextIO) -> None:
         if count is None and seen == max(LEAST_WARM_UP, held_by(made[0]) + 1):
             _say(answers, state="warm", setup_s=setup_s, form=form, counted=size is not None)
         del batch
-        free_ns = _rest(now_ns + step_ns)
+        free_ns = _rest(now_ns + pause_ns)
         if count is not None and _is_enough(count, order, 4 * held_by(made[0])):
             _say(
                 answers,

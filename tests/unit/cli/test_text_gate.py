@@ -23,7 +23,7 @@ EXCEPTIONS = {
     "src/skymark/cli/rented_ends.py": {"sys.stderr"},
     "src/skymark/cli/machines.py": {"sys.stdout"},
     # Flushed, while an error can still be told; and the pages of help, whose text is skymark's own.
-    "src/skymark/cli/main.py": {"sys.stdout", "sys.stderr", "rich.console.Console"},
+    "src/skymark/cli/main.py": {"sys.stdout", "sys.stderr"},
     # Processes of skymark's own, which tell the process that started them: a port, a word, JSON.
     "src/skymark/suites/loading/dataset/object_server.py": {"sys.stdout"},
     "src/skymark/execute/device_program.py": {"sys.stdout"},
@@ -35,6 +35,8 @@ EXCEPTIONS = {
     "src/skymark/execute/worker.py": {"sys.stdout", "sys.stderr", "traceback.print_exc"},
     "src/skymark/machine/children.py": {"sys.stdout", "sys.stderr"},
     "src/skymark/suites/clip/runner.py": {"sys.stdout"},
+    # A program of a worker's venv, whose output its parent reads.
+    "src/skymark/suites/loading/ceilings.py": {"sys.stdout"},
     "src/skymark/suites/loading/drives/fresh_main.py": {"traceback.print_exc"},
     # Handed to SkyPilot's log in place of standard output.
     "src/skymark/cloud/sky/client.py": {"sys.stderr"},

@@ -24,7 +24,7 @@ def written(tmp_path, text):
 def test_every_profile_that_comes_with_skymark_can_be_planned(name):
     profile = load_profile(name)
     assert profile.name == name
-    own = (f"{LOADER}:make",) if profile.suite == "own" else ()
+    own = (f"{LOADER}:make",) if profile.suite == "own_loader" else ()
     assert make_plan(profile, Work(adapters=own)).runnable
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from skymark.cloud.cost.bill import BilledTime, billed_time, ending, set_up_time, shared_time
@@ -167,12 +169,15 @@ def test_another_version_of_a_library_takes_about_as_much_as_the_pinned_one():
 
 # The profiles that come with skymark
 
+OWN_LOADER = Path(__file__).parents[2] / "execute" / "own_loader.py"
+
 
 @pytest.mark.parametrize("name", profile_paths())
 def test_a_profile_is_expected_to_end_within_its_deadline_and_an_hour(name):
     profile = load_profile(name)
     limits = limits_of(profile, Limits())
-    plan = make_plan(profile, Work())
+    loader = (f"{OWN_LOADER}:make",) if profile.suite == "own_loader" else ()
+    plan = make_plan(profile, Work(adapters=loader))
     time = billed_time(plan, set_up_time(plan))
     assert time.fits(limits.deadline_s)
     assert time.whole(limits.deadline_s).expected_s <= 3600

@@ -52,7 +52,7 @@ def test_only_jax_trains_on_a_tpu():
 @pytest.mark.parametrize("network", ["resnet50", "vit_b16"])
 def test_a_network_of_images_is_trained_on_scenarios_that_deliver_images(network):
     with_images = {id for id, cls in scenarios().items() if cls.images}
-    assert with_images == {"CV-1", "CV-3", "CV-4", "MM-1", "PC-2"}
+    assert with_images == {"CV-1", "CV-3", "CV-4", "CV-6", "MM-1", "PC-2"}
     for scenario in ("CV-1", "TAB-1"):
         (one,) = planned(network, scenario, ("grain",))
         if scenario in with_images:

@@ -6,9 +6,9 @@ import pytest
 
 from skymark.model.metric import Figure
 from skymark.model.record import Resources
-from skymark.suites.own.metrics import COST, RATE, UTILISATION
-from skymark.suites.own.runner import _to_buy, metrics_of
-from skymark.suites.own.trial import Counted
+from skymark.suites.own_loader.metrics import COST, RATE, UTILISATION
+from skymark.suites.own_loader.runner import _to_buy, metrics_of
+from skymark.suites.own_loader.trial import Counted
 from tests.scripted_suite import cell_of
 from tests.unit.execute.tuning import record_of
 

@@ -18,7 +18,7 @@ import psutil
 from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Setting
-from skymark.suites.own.maker import NOTHING
+from skymark.suites.own_loader.maker import NOTHING
 from skymark.watching.program import copy_package, hook
 from skymark.watching.recorder import FOLDER
 

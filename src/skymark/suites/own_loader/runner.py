@@ -14,9 +14,9 @@ from skymark.model.effort import Effort
 from skymark.model.machine import Platform
 from skymark.model.record import Cell, Record, Resources, RoundResult, Verification
 from skymark.suite.contract import TimedRegion
-from skymark.suites.own.metrics import COST, RATE, UTILISATION
-from skymark.suites.own.specification import OwnSpecification, split
-from skymark.suites.own.trial import Counted, Order, trial
+from skymark.suites.own_loader.metrics import COST, RATE, UTILISATION
+from skymark.suites.own_loader.specification import OwnSpecification, split
+from skymark.suites.own_loader.trial import Counted, Order, trial
 from skymark.watching.verdict import Verdict, verdict_of
 
 WATCHED_S = 8.0
@@ -57,7 +57,7 @@ class OwnRunner:
             started_at=started_at,
             setup_s=setup_s,
             timed_ns=counted.elapsed_ns,
-            metrics=metrics_of(counted, resources, wall_s) | {"open_s": warm.setup_s},
+            metrics=metrics_of(counted, resources, wall_s) | {"to_first_batch_s": warm.setup_s},
             resources=resources,
             samples={"wait_ns": counted.waits_ns},
             verification=Verification(passed=True, verified_elements=counted.samples),

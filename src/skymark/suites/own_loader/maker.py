@@ -64,11 +64,6 @@ class Maker(Frozen):
             )
 
 
-def is_maker(text: str) -> bool:
-    """Whether a text has the form ``FILE.py:NAME``."""
-    return FORM.fullmatch(text) is not None
-
-
 def read_maker(text: str) -> Maker:
     """Read ``FILE.py:NAME``; no code runs.
 

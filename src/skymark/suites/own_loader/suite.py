@@ -17,9 +17,9 @@ from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, Row, Suite, Tuning
 from skymark.suite.given import read_given
-from skymark.suites.own.maker import STEP, points_of, read_maker
-from skymark.suites.own.metrics import COST, DECLARATION, UTILISATION
-from skymark.suites.own.specification import OwnOptions, OwnSpecification, split
+from skymark.suites.own_loader.maker import FORM, STEP, points_of, read_maker
+from skymark.suites.own_loader.metrics import COST, DECLARATION, UTILISATION
+from skymark.suites.own_loader.specification import OwnOptions, OwnSpecification, split
 
 SCENARIO = "loop"
 ROUNDS = {"check": (1, 1), "quick": (3, 3), "standard": (5, 9), "rigorous": (10, 30)}
@@ -79,9 +79,9 @@ def points(work: Work, given: Grid, cores: int) -> list[dict[str, Setting]]:
 class OwnSuite(Suite):
     """Functions of the user's files that make loaders."""
 
-    name: ClassVar = "own"
+    name: ClassVar = "own_loader"
     title: ClassVar = "your own loaders, as your training loop uses them"
-    runner: ClassVar = "skymark.suites.own.runner:OwnRunner"
+    runner: ClassVar = "skymark.suites.own_loader.runner:OwnRunner"
     declaration: ClassVar[Declaration] = DECLARATION
     efforts: ClassVar[Mapping[str, Effort]] = {
         name: _effort(name, rounds, SECONDS[name]) for name, rounds in ROUNDS.items()
@@ -102,7 +102,9 @@ class OwnSuite(Suite):
         scenario=SCENARIO,
         points=points,
         efforts=rungs,
-        limits="skymark.suites.own.runner:limits",
+        loader=FORM,
+        profile="own_loader",
+        limits="skymark.suites.own_loader.runner:limits",
     )
 
     def scenarios(self) -> list[Row]:

@@ -9,7 +9,7 @@ RATE = "samples_per_s"
 COST = "cpu_s_per_1000_samples"
 
 DECLARATION = Declaration(
-    suite="own",
+    suite="own_loader",
     metrics=(
         Metric(
             name=RATE,
@@ -58,8 +58,8 @@ DECLARATION = Declaration(
             shown=Shown(format="milliseconds", gives_way=8),
         ),
         Metric(
-            name="open_s",
-            heading="open",
+            name="to_first_batch_s",
+            heading="to first batch",
             unit="s",
             description="from the import of the file to the first batch",
             better="lower",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.record import Cell, Setting
-from skymark.suites.own.maker import STEP, Maker
+from skymark.suites.own_loader.maker import STEP, Maker
 
 
 class OwnOptions(Frozen):

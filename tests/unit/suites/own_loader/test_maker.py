@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.own import maker as module
-from skymark.suites.own.maker import points_of, read_maker
+from skymark.suites.own_loader import maker as module
+from skymark.suites.own_loader.maker import points_of, read_maker
 
 SOURCE = """
 raise RuntimeError("planning runs no code")
