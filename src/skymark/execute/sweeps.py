@@ -82,6 +82,8 @@ def run_sweeps(
             _measure_sweep(measurer, sweep, turn, timed)
             borrowed = measurer.open.borrowed()
             turn += 1
+        chosen = plan.cells if measurer.cells is None else measurer.cells
+        suite.keep([one.cell for one in chosen], measurer.cache, measurer.observer.stage)
     finally:
         measurer.close()
     return measurer.open.ended()

@@ -277,6 +277,9 @@ class Suite(ABC):
             DataError: it cannot be read.
         """
 
+    def keep(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
+        """Store what workers made for later runs, when cells have ended; faults are announced."""
+
     # Repetition and results
 
     def is_enough(

@@ -115,8 +115,8 @@ OPTIONS = (
         name="features",
         group="what",
         rare=True,
-        help="Directory that keeps image features, for later runs with other prompts, languages, "
-        "tasks or probes. [default: not kept]",
+        help="Directory or s3://BUCKET/PREFIX that keeps image features, for later runs with other "
+        "prompts, languages, tasks or probes. [default: not kept]",
     ),
     Option(
         name="skip_damaged",
@@ -254,7 +254,7 @@ class ClipOptions(Frozen):
 
     @property
     def features_directory(self) -> str | None:
-        """The absolute directory of kept features; None to keep none.
+        """The absolute directory of kept features, or a bucket's address; None to keep none.
 
         Raises:
             UsageError: it is no directory.
@@ -262,9 +262,9 @@ class ClipOptions(Frozen):
         if self.features is None:
             return None
         if "://" in self.features:
-            raise UsageError(
-                f"--features {self.features}: give a directory, such as a mounted bucket"
-            )
+            from skymark.suites.clip.features_store import checked_address
+
+            return checked_address(self.features)
         place = Path(self.features).expanduser()
         if place.exists() and not place.is_dir():
             raise UsageError(f"--features {place} is a file; give a directory")

@@ -16,6 +16,7 @@ from skymark.suites.clip.encoding.loading import (
     import_open_clip,
     tokenizer_title,
 )
+from skymark.suites.clip.features_store import features_directory
 from skymark.suites.clip.metrics import (
     DECODE_RATE,
     ENCODE_RATE,
@@ -52,7 +53,9 @@ class ClipRunner:
         self._platform = platform
         self._encoder: tuple[Any, Encoder] | None = None
         self._read_again: set[str] = set()
-        store = None if cell.reuse is None else FeatureStore(Path(cell.reuse), say)
+        store = (
+            None if cell.reuse is None else FeatureStore(features_directory(cell.reuse, cache), say)
+        )
         self._scorer = Scorer(cache, store)
 
     def versions(self) -> dict[str, str]:

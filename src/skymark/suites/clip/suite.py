@@ -169,8 +169,11 @@ class ClipSuite(Suite):
 
         A failure is announced, and only the cells of that data set fail.
         """
+        from skymark.suites.clip.features_store import fetch_features
         from skymark.suites.clip.reading.fetching import fetch, splits_of
 
+        cells = list(cells)
+        fetch_features(cells, cache, announce)
         specifications = map(ClipSpecification.of, cells)
         wanted = {(one.source, splits_of(one)): None for one in specifications}
         for source, splits in wanted:
@@ -180,6 +183,12 @@ class ClipSuite(Suite):
                 fetch(source, splits, cache, announce)
             except DataError as error:
                 announce(str(error))
+
+    def keep(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
+        """Store new image features in a bucket: workers have no keys."""
+        from skymark.suites.clip.features_store import store_features
+
+        store_features(cells, cache, announce)
 
     def unprepared(self, cells: Iterable[Cell], cache: Path) -> list[Cell]:
         """Return a cell for each data set and preprocessing; its worker prepares both."""

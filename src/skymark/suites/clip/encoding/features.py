@@ -6,7 +6,6 @@ A file is in the safetensors format, so other programs can take the embeddings: 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -15,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.model.base import digest_of
 from skymark.plain_files import write_whole
+from skymark.suites.clip.features_store import SUFFIX, beginning_of
 
 if TYPE_CHECKING:
     from skymark.suites.clip.pixels.preprocessing import Preprocessing
     from skymark.suites.clip.reading.opening import OpenedSplit
     from skymark.suites.clip.specification import ClipSpecification
-
-UNSAFE = re.compile(r"[^\w.+-]")
-SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -125,8 +122,7 @@ class FeatureStore:
             self._say(f"features are not kept in {file}: {error.strerror or error}")
 
     def _file(self, facts: FeatureFacts, opened: OpenedSplit, model: str) -> Path:
-        name = UNSAFE.sub("_", model)[:100]
-        return self._directory / f"{opened.slug}.{name}.{facts.key}{SUFFIX}"
+        return self._directory / f"{beginning_of(opened.slug, model)}{facts.key}{SUFFIX}"
 
     def _name_others(self, facts: FeatureFacts, file: Path) -> None:
         """Say which features of the same data set and model are left aside, and why."""

@@ -57,13 +57,18 @@ class OpenedSplit(Frozen):
     @property
     def slug(self) -> str:
         """Readable name for files; `identity` distinguishes data sets of one name."""
-        return re.sub(r"[^\w.+-]", "_", f"{self.source.name}-{self.split}")[:80]
+        return slug_of(self.source, self.split)
 
     @cached_property
     def identity(self) -> str:
         """SHA-256 hex digest of the source and all its images."""
         content = [self.source.kind, self.source.address, self.source.layout, self.split]
         return digest_of([*content, self.samples.identity, self.samples.labels_digest])
+
+
+def slug_of(source: Source, split: str) -> str:
+    """Return a readable name of a split for files."""
+    return re.sub(r"[^\w.+-]", "_", f"{source.name}-{split}")[:80]
 
 
 def open_for(specification: ClipSpecification, split: str, cache: Path) -> OpenedSplit:
