@@ -7,7 +7,7 @@ tells more than two separate intervals.
 from __future__ import annotations
 
 import math
-from functools import cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.metric import Figure, Metric
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     """Each element's part of a figure, in the data set's order; their mean is the figure."""
 
 
+NORMAL_QUANTILE = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+
+
 def interval_of(value: float, outcomes: Outcomes) -> Figure:
     """Return a figure with its 95 % interval over elements.
 
@@ -41,7 +44,7 @@ def interval_of(value: float, outcomes: Outcomes) -> Figure:
         outcomes: of shape (elements,).
     """
     count = len(outcomes)
-    z = _normal_quantile()
+    z = NORMAL_QUANTILE
     if count < 2:
         return Figure(value=value)
     if not is_binary(outcomes):
@@ -54,13 +57,6 @@ def interval_of(value: float, outcomes: Outcomes) -> Figure:
     low = 0.0 if share == 0 else centre - half  # exactly; centre and half round apart
     high = 1.0 if share == 1 else centre + half
     return Figure(value=value, low=low, high=high)
-
-
-@cache
-def _normal_quantile() -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + CONFIDENCE) / 2))
 
 
 def is_binary(outcomes: Outcomes) -> bool:
@@ -153,7 +149,7 @@ def apart(candidate: Figure, reference: Figure, metric: Metric, practical: float
         verdict = Verdict.INCONCLUSIVE if change else Verdict.NO_DIFFERENCE
         return Difference(ratio=_ratio(reference.value, change), verdict=verdict)
     half = math.hypot(*known)
-    z = _normal_quantile()
+    z = NORMAL_QUANTILE
     better = (change > 0) == (metric.better == "higher")
     margin = practical * abs(reference.value)
     verdict = Verdict.INCONCLUSIVE
