@@ -36,7 +36,12 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True) -> None:
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         path.write_bytes(data)
-        return
+    else:
+        _replace(path, data, durable=durable)
+
+
+def _replace(path: Path, data: bytes, *, durable: bool) -> None:
+    """Write a file whole, in place of whatever has its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=PART)
     temporary = Path(name)
@@ -197,7 +202,7 @@ def open_regular(path: str | Path, *, through_links: bool = False) -> int:
 
 
 def write_below(root: Path, path: str, data: bytes, *, durable: bool = True) -> None:
-    """Write or replace a file below a directory, whole or not at all.
+    """Write or replace a file below a directory, whole or not at all; a pipe is replaced, too.
 
     Args:
         root: the directory; made if absent.
@@ -209,7 +214,7 @@ def write_below(root: Path, path: str, data: bytes, *, durable: bool = True) -> 
         OSError: the write was refused; what was there before is intact.
     """
     require_plain_folders(root, path)
-    write_whole(root / path, data, durable=durable)
+    _replace(root / path, data, durable=durable)
 
 
 def remove_below(root: Path, path: str) -> None:

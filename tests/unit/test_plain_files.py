@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.main import main
-from skymark.plain_files import entries_below, write_whole
+from skymark.plain_files import entries_below, write_below, write_whole
 
 
 def test_a_directory_that_goes_while_entries_are_listed_has_none(tmp_path):
@@ -34,6 +34,12 @@ def test_a_pipe_or_a_device_is_written_into_and_stays(tmp_path):
     assert pipe.is_fifo()
     write_whole(Path(os.devnull), b"plan")
     assert Path(os.devnull).is_char_device()
+
+
+def test_a_pipe_in_place_of_a_run_s_file_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "record.json")
+    write_below(tmp_path, "record.json", b"{}")
+    assert (tmp_path / "record.json").read_bytes() == b"{}"
 
 
 @pytest.mark.parametrize(

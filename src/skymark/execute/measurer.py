@@ -123,7 +123,7 @@ class Measurer:
         """End the judges and a worker that waits for its cells; safe to call again."""
         if self._judges is not None:
             self._judges.close()
-        if not self.pool.keeps:
+        if self.workers is None or not self.pool.keeps:
             self.pool.close()
 
     def processes(self, ids: Collection[str] | None = None) -> dict[str, list[Cell]]:
