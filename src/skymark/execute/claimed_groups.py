@@ -169,7 +169,8 @@ class ClaimedGroups:
             UsageError: cells of the suite need the machine for themselves, or there is no such
                 group.
         """
-        require_shareable(session.plan, "leave out --share, or use --shard on several machines")
+        instead = "leave out --share, or use --shard on several machines"
+        require_shareable(session.plan, instead, session.suite)
         plan, path, suite = session.plan, session.path, session.suite
         announce, wait_s = session.observer.stage, session.results.store_wait_s
         interpreters = session.interpreters()

@@ -24,6 +24,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import size_text
+from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
 ROUNDING = 1e-6
@@ -194,17 +195,18 @@ def gpus_here(variables: Mapping[str, str] = os.environ) -> Gpus | None:
     return Gpus(names=words, cards=Cards(kind=UNNAMED, count=len(words), bytes_each=None))
 
 
-def require_shareable(plan: Plan, instead: str) -> None:
+def require_shareable(plan: Plan, instead: str, suite: Suite | None = None) -> None:
     """Refuse a plan whose cells cannot be measured by several processes on one machine.
 
     Args:
         plan: the cells.
         instead: the advice, such as "queue them with exec".
+        suite: of the plan; None for the installed one of its name.
 
     Raises:
         UsageError: the cells need the machine for themselves.
     """
-    if not suite_named(plan.suite).shares_machine:
+    if not (suite or suite_named(plan.suite)).shares_machine:
         raise UsageError(f"cells of {plan.suite} need the machine for themselves; {instead}")
     if plan.allotment is not None:
         raise UsageError(
