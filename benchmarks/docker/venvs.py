@@ -20,7 +20,7 @@ def list_specifications(names: Sequence[str]) -> None:
     whether it works. The variable that says which CUDA holds in the image, too.
     """
     from skymark.execute.accelerator import accelerator_venv, target_of
-    from skymark.execute.venvs import venvs_named
+    from skymark.execute.venv_specs import venvs_named
     from skymark.model.machine import Target
     from skymark.suite.registry import suites
 

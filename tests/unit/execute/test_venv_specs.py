@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.execute.planner import load_profile, make_plan
-from skymark.execute.venvs import venvs_named, venvs_of_plan
+from skymark.execute.venv_specs import venvs_named, venvs_of_plan
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.requests import Work
 from skymark.model.venv import VenvSpec

@@ -13,7 +13,7 @@ from skymark.execute.accelerator import accelerator_venv
 from skymark.execute.duration import run_time
 from skymark.execute.partition.shard import Shard
 from skymark.execute.partition.split import Split
-from skymark.execute.venvs import MB, unpacked_bytes, venvs_of_plan
+from skymark.execute.venv_specs import MB, unpacked_bytes, venvs_of_plan
 from skymark.model.base import Frozen
 from skymark.model.duration import NOTHING, Span
 from skymark.model.machine import usual_target

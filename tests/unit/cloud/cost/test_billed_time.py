@@ -11,7 +11,7 @@ from skymark.cloud.rented_run import limits_of
 from skymark.execute.duration import run_time
 from skymark.execute.partition.split import Split
 from skymark.execute.planner import load_profile, make_plan, profile_paths
-from skymark.execute.venvs import MB, SMALL_BYTES, unpacked_bytes
+from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
 from skymark.model.requests import Limits, Work
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
