@@ -15,9 +15,9 @@ from skymark.execute.asking import Interpreters
 from skymark.execute.measurer import HOST_ONLY, Measurer
 from skymark.execute.planner import load_profile, make_plan
 from skymark.execute.seen_devices import copy_rates
-from skymark.execute.starting import WORKER_PATH_VARIABLE
 from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs, import_root
+from skymark.machine.children import WORKER_PATH_VARIABLE
 from skymark.machine.facts import has_driver
 from skymark.machine.nvidia import Unit
 from skymark.model.record import Status

@@ -113,3 +113,15 @@ def test_what_cannot_be_tuned_is_refused_before_anything_runs(tmp_path, tune, wo
     assert done.status == 2, done.stdout
     assert named in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_loader_that_fails_under_the_last_watch_costs_no_figure(tmp_path, tune):
+    source = "import os\n" + TRAIN.replace(
+        'if decode == "broken":', 'if "SKYMARK_WATCH" in os.environ:'
+    )
+    (tmp_path / "train.py").write_text(source)
+    done = tune(*CALL, "--try", "decode=fast", "--target", "0.01", "--json")
+    assert done.status == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["chosen"]["settings"] == {"decode": "fast"}
+    assert "no such codec" in told["reason"][-1]

@@ -25,7 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from skymark.execute.messages import NEWS, Begin, Serve, Serving, WorkerEnded, line_of
-from skymark.machine.children import PARENT_VARIABLE, absolute_path, worker_variables
+from skymark.machine.children import (
+    PARENT_VARIABLE,
+    WORKER_PATH_VARIABLE,
+    absolute_path,
+    worker_variables,
+)
 from skymark.machine.private_directory import closed_umask
 from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
 from skymark.model.machine import Platform
@@ -161,9 +166,6 @@ class WorkerOutput:
             with suppress(OSError):
                 self._log.write(data)
 
-
-WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
-"""Directories with modules that a user's own adapter imports, as ``PYTHONPATH`` has them."""
 
 PARENT_GRACE_S = 5.0
 """Time a parent has to leave by itself."""

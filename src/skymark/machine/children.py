@@ -24,6 +24,9 @@ from skymark.machine.private_directory import closed_umask, other_hand
 PASSED_NAMES = "SKYMARK_PASS_VARIABLES"
 """Variable with the names, separated by commas, of further variables that the user allows."""
 
+WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
+"""Directories with modules that the user's own code imports, as ``PYTHONPATH`` has them."""
+
 NAMES = frozenset({
     # The user's account, language and time.
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",

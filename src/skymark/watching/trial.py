@@ -86,8 +86,8 @@ def form_of(batch: Any, depth: int = DEPTH) -> str:
     return type(batch).__name__
 
 
-def batches_of(call: Callable[[], Any]) -> Iterator[tuple[Any, bool]]:
-    """Yield batches for ever, epoch after epoch, each with whether it begins an epoch.
+def batches_of(call: Callable[[], Any]) -> Iterator[Any]:
+    """Yield batches for ever, epoch after epoch.
 
     In a process with the folder of a watch, the loader is watched.
 
@@ -96,11 +96,11 @@ def batches_of(call: Callable[[], Any]) -> Iterator[tuple[Any, bool]]:
     """
     loader = call()
     while True:
-        first = True
+        is_empty = True
         for batch in watch(loader) if FOLDER in os.environ else loader:
-            yield batch, first
-            first = False
-        if first:
+            is_empty = False
+            yield batch
+        if is_empty:
             raise BrokenLoaderError("the loader gave no batch")
         if iter(loader) is loader:  # it can be consumed once
             loader = call()
@@ -114,13 +114,12 @@ def held_by(loader: Any) -> int:
 
 
 class Count:
-    """Batches that count: their waits, samples and epochs."""
+    """Batches that count: their waits and samples."""
 
     def __init__(self) -> None:
         self.began_ns = perf_counter_ns()
         self.waits_ns: list[int] = []
         self.samples = 0
-        self.epochs = 0
 
     @property
     def elapsed_ns(self) -> int:
@@ -155,19 +154,18 @@ def consume(order: dict[str, Any], commands: TextIO, answers: TextIO) -> None:
             commands.readline()
             count = Count()
             free_ns = count.began_ns
-        batch, starts = next(following)
+        batch = next(following)
         now_ns = perf_counter_ns()
         seen += 1
         size = samples_of(batch)
         if count is not None:
             count.waits_ns.append(now_ns - free_ns)
             count.samples += order["samples"] if size is None else size
-            count.epochs += starts
         elif seen == 1:
             form = form_of(batch)
             setup_s = (now_ns - began_ns) / 1e9
         if count is None and seen == max(LEAST_WARM_UP, held_by(made[0]) + 1):
-            _say(answers, state="warm", setup_s=setup_s, form=form, counted=size is not None)
+            _say(answers, state="warm", setup_s=setup_s, form=form)
         del batch
         free_ns = _rest(now_ns + pause_ns)
         if count is not None and _is_enough(count, order, 4 * held_by(made[0])):
@@ -177,7 +175,6 @@ def consume(order: dict[str, Any], commands: TextIO, answers: TextIO) -> None:
                 elapsed_ns=free_ns - count.began_ns,
                 waits_ns=count.waits_ns,
                 samples=count.samples,
-                epochs=count.epochs,
             )
             return
 

@@ -16,7 +16,7 @@ from skymark.model.record import Cell, Record, Resources, RoundResult, Verificat
 from skymark.suite.contract import TimedRegion
 from skymark.suites.own_loader.metrics import COST, RATE, UTILISATION
 from skymark.suites.own_loader.specification import OwnSpecification, split
-from skymark.suites.own_loader.trial import Counted, Order, trial
+from skymark.suites.own_loader.trial import Counted, LoaderError, Order, trial
 from skymark.watching.verdict import Verdict, verdict_of
 
 WATCHED_S = 8.0
@@ -109,6 +109,8 @@ def metrics_of(counted: Counted, resources: Resources, wall_s: float) -> dict[st
 def limits(record: Record, cache: Path) -> Sequence[str]:
     """Return sentences on what limits a candidate: it is watched once more.
 
+    A loader that fails now costs no figure: one sentence says so.
+
     Args:
         record: its record.
         cache: not used.
@@ -116,10 +118,13 @@ def limits(record: Record, cache: Path) -> Sequence[str]:
     del cache
     order = order_of(record.cell, WATCHED_S, 1)
     with tempfile.TemporaryDirectory(prefix="skymark-watch-") as facts:
-        with trial(OwnSpecification.of(record.cell).python, order, Path(facts)) as running:
-            running.warm()
-            running.count()
-            running.counted()
+        try:
+            with trial(OwnSpecification.of(record.cell).python, order, Path(facts)) as running:
+                running.warm()
+                running.count()
+                running.counted()
+        except LoaderError as error:
+            return (f"It failed under a watch ({error}), so what limits it is unknown.",)
         verdict = verdict_of(facts)
     lines = [] if verdict is None else verdict.lines()
     return (*lines, *_to_buy(record, usable_cores(), verdict))

@@ -17,7 +17,7 @@ from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, Row, Suite, Tuning
 from skymark.suite.given import read_given
-from skymark.suites.own_loader.maker import FORM, STEP, points_of, read_maker
+from skymark.suites.own_loader.maker import FORM, NOTHING, STEP, points_of, read_maker
 from skymark.suites.own_loader.metrics import COST, DECLARATION, UTILISATION
 from skymark.suites.own_loader.specification import OwnOptions, OwnSpecification, split
 
@@ -175,4 +175,4 @@ class OwnSuite(Suite):
 
 
 def _literal(value: Setting) -> str:
-    return "None" if value == "None" else repr(value)
+    return NOTHING if value == NOTHING else repr(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,7 @@ from typing import Any, TextIO
 
 import psutil
 
+from skymark.machine.children import WORKER_PATH_VARIABLE
 from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError
 from skymark.model.record import Setting
@@ -22,8 +22,6 @@ from skymark.suites.own_loader.maker import NOTHING
 from skymark.watching.program import copy_package, hook
 from skymark.watching.recorder import FOLDER
 
-WORKER_PATH_VARIABLE = "SKYMARK_WORKER_PATH"
-"""Directories with modules that the user's own code imports."""
 END_S = 10.0
 """Time for a loader's processes to end by themselves."""
 
@@ -59,8 +57,6 @@ class Warm(Frozen):
     """From the import of the file to the first batch."""
     form: str
     """Fields of a batch, in one line."""
-    counted: bool
-    """Whether a batch says how many samples it has."""
 
 
 class Counted(Frozen):
@@ -69,15 +65,12 @@ class Counted(Frozen):
     elapsed_ns: int
     waits_ns: tuple[int, ...]
     samples: int
-    epochs: int
-    """Epochs that began meanwhile."""
 
 
 class Trial:
     """A running trial."""
 
     def __init__(self, process: subprocess.Popen[bytes], commands: TextIO, answers: TextIO) -> None:
-        self.pid = process.pid
         self._process = process
         self._commands = commands
         self._answers = answers
@@ -127,10 +120,13 @@ def trial(python: str, order: Order, facts: Path | None = None) -> Iterator[Tria
     Raises:
         LoaderError: the interpreter does not start.
     """
-    folder = tempfile.mkdtemp(prefix="skymark-trial-")
     ours, theirs = os.pipe(), os.pipe()  # commands and answers, each from its writer to its reader
     command = [python, "-m", "skymark.watching.trial", str(ours[0]), str(theirs[1])]
-    with os.fdopen(ours[1], "w") as commands, os.fdopen(theirs[0]) as answers:
+    with (
+        tempfile.TemporaryDirectory(prefix="skymark-trial-", ignore_cleanup_errors=True) as folder,
+        os.fdopen(ours[1], "w") as commands,
+        os.fdopen(theirs[0]) as answers,
+    ):
         try:
             (copy_package if facts is None else hook)(folder)
             process = subprocess.Popen(
@@ -150,7 +146,6 @@ def trial(python: str, order: Order, facts: Path | None = None) -> Iterator[Tria
             yield Trial(process, commands, answers)
         finally:
             _end(process)
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _variables(folder: str, facts: Path | None) -> dict[str, str]:

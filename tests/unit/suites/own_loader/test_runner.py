@@ -15,7 +15,7 @@ from tests.unit.execute.tuning import record_of
 
 def test_a_loop_s_figures_follow_from_its_time_its_samples_and_its_cpu_time():
     waits = (10_000_000,) * 50
-    counted = Counted(elapsed_ns=1_000_000_000, waits_ns=waits, samples=1600, epochs=1)
+    counted = Counted(elapsed_ns=1_000_000_000, waits_ns=waits, samples=1600)
     found = metrics_of(counted, Resources(cpu_s=0.88), wall_s=1.1)
     assert found[RATE] == pytest.approx(1600)
     assert found[UTILISATION] == pytest.approx(0.5)
@@ -24,7 +24,7 @@ def test_a_loop_s_figures_follow_from_its_time_its_samples_and_its_cpu_time():
 
 
 def test_unknown_cpu_time_is_no_figure():
-    counted = Counted(elapsed_ns=9_000_000, waits_ns=(1,), samples=4, epochs=0)
+    counted = Counted(elapsed_ns=9_000_000, waits_ns=(1,), samples=4)
     assert COST not in metrics_of(counted, Resources(), wall_s=1.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -60,6 +61,18 @@ class Photographs(Scenario):
         )
 
 
+PHOTOGRAPHS = partial(
+    three_sizes,
+    elements=(810, 5_000, 50_000),
+    batch_size=(16, 64, 256),
+    height=(160, 375, 375),
+    width=(200, 500, 500),
+    side=(96, 224, 224),
+    classes=(10, 100, 1000),
+)
+"""The variants of CV-1, and of CV-6 with a dimension more."""
+
+
 @scenario
 class ImageClassification(Photographs):
     """Decode, random resized crop, horizontal flip, normalise: ``image`` float32 ``[S, S, 3]``.
@@ -75,14 +88,7 @@ class ImageClassification(Photographs):
     codec: ClassVar = "JPEG"
     title: ClassVar = "JPEG: decode, random resized crop, flip, normalise"
     tier: ClassVar = 1
-    variants: ClassVar = three_sizes(
-        elements=(810, 5_000, 50_000),
-        batch_size=(16, 64, 256),
-        height=(160, 375, 375),
-        width=(200, 500, 500),
-        side=(96, 224, 224),
-        classes=(10, 100, 1000),
-    )
+    variants: ClassVar = PHOTOGRAPHS()
 
     def draw(self, epoch: int, indices: Array) -> dict[str, Array]:
         """Draw ``area``, ``aspect`` ``[n, 10]``, ``corner`` ``[n, 2]``, ``flip`` bool ``[n]``."""
@@ -124,15 +130,7 @@ class HeavyTail(ImageClassification):
     tier: ClassVar = 2
     version: ClassVar = 1
     large_every: ClassVar = 100
-    variants: ClassVar = three_sizes(
-        elements=(810, 5_000, 50_000),
-        batch_size=(16, 64, 256),
-        height=(160, 375, 375),
-        width=(200, 500, 500),
-        side=(96, 224, 224),
-        classes=(10, 100, 1000),
-        large_times=(12, 9, 9),
-    )
+    variants: ClassVar = PHOTOGRAPHS(large_times=(12, 9, 9))
 
     @property
     def large_times(self) -> float:
