@@ -254,7 +254,7 @@ def _of_own_loader(options: TuneOptions, reference: str, profile: str) -> TuneOp
 
 
 def _seen_step_ms(directory: Path, step_ms: float | None) -> float:
-    """Return the milliseconds of a step that a watch saw.
+    """Return the milliseconds of a step that a watch saw, to three digits.
 
     Raises:
         UsageError: a step is given, too, or the directory has no verdict of a watch.
@@ -270,8 +270,9 @@ def _seen_step_ms(directory: Path, step_ms: float | None) -> float:
             f"{directory} has no verdict of a watch ({error}); make one with `skymark watch "
             f"--output {directory} -- python train.py`"
         ) from error
-    note(f"a step takes {1000 * step_s:.3g} ms, as seen in {directory}")
-    return 1000 * step_s
+    milliseconds = float(f"{1000 * step_s:.3g}")
+    note(f"a step takes {milliseconds:g} ms, as seen in {directory}")
+    return milliseconds
 
 
 def _on_data(work: Work, data: str | None) -> Work:
