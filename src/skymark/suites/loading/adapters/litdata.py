@@ -7,6 +7,10 @@ Spawned workers would take seconds to start.
 A `CombinedStreamingDataset` mixes sources. Each worker mixes by itself, from a share of every
 source, until a source ends. Here the source then begins again, as in the library's cycling
 `ParallelStreamingDataset`, and an epoch ends by the number of its elements.
+
+Where a dataset loads a state, it keeps the number of its own epoch, which is that of a new dataset
+(version 0.2.76). A state that is saved then has the wrong epoch, and a second resume repeats
+elements. Training programs, too, should call `set_epoch` before `load_state_dict`, as here.
 """
 
 from __future__ import annotations
@@ -194,7 +198,9 @@ class LitDataLoader(Loader):
 
     def resume(self, epoch: int, state: bytes) -> Iterator[Batch]:
         """Load the state, and iterate over the rest of the epoch."""
-        self.loader.load_state_dict(json.loads(state))
+        loaded = json.loads(state)
+        self.loader.dataset.set_epoch(loaded["current_epoch"])
+        self.loader.load_state_dict(loaded)
         return self.batches(epoch)
 
     def close(self) -> None:
