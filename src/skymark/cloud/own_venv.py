@@ -40,7 +40,7 @@ def cloud_venv() -> Path:
     files = distribution("skymark").read_text("RECORD") or skymark.__version__
     digest = sha256(files.encode()).hexdigest()[:12]
     venv = own_cache() / "cloud" / f"skymark-{skymark.__version__}-{digest}"
-    require_own(venv)
+    require_own(venv, missing_ok=True)
     return venv
 
 

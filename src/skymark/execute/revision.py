@@ -100,7 +100,7 @@ def code_of(revision: Revision, cache: Path, announce: Callable[[str], None]) ->
         CacheError: git does not give them, or they cannot be written.
     """
     directory = own_folder(own_cache(cache) / REVISIONS) / f"skymark-{revision.short}"
-    require_own(directory)
+    require_own(directory, missing_ok=True)
 
     def make(place: Path) -> None:
         announce(f"taking the code of {revision.short} from git (once)")

@@ -105,10 +105,13 @@ class Venvs:
             UsageError: another user can change the venv.
         """
         directory = self.path_of(spec)
-        built = BuiltVenv(name=spec.name, directory=directory, target=spec.target)
+        require_own(directory, missing_ok=True)
+        if not _is_complete(directory):
+            self._make(spec, directory)
         require_own(directory)
-        if _is_complete(directory):
-            return built
+        return BuiltVenv(name=spec.name, directory=directory, target=spec.target)
+
+    def _make(self, spec: VenvSpec, directory: Path) -> None:
         own_folder(self._root)
 
         def make(place: Path) -> None:
@@ -122,10 +125,8 @@ class Venvs:
                 directory, make, is_whole=_is_complete, in_place=True, announce=self._announce
             )
         except OSError as error:
-            require_own(directory)
+            require_own(directory, missing_ok=True)
             raise VenvBuildError(f"cannot make {directory}: {error.strerror}") from error
-        require_own(directory)
-        return built
 
     def built(self) -> Iterator[BuiltVenv]:
         """Yield the venvs on disk, with the size of their files."""

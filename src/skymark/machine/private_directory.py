@@ -70,13 +70,19 @@ def own_folder(directory: Path) -> Path:
     return directory
 
 
-def require_own(path: Path) -> None:
-    """Refuse a path, there or not, that another user can change.
+def require_own(path: Path, *, missing_ok: bool = False) -> None:
+    """Refuse a path that another user can change.
+
+    Args:
+        path: the path.
+        missing_ok: accept a path that does not exist. Another user may then make it, in a directory
+            with the sticky bit, before this process looks again.
 
     Raises:
-        UsageError: another user can change it; the message names the directory.
+        UsageError: another user can change it, or it does not exist; the message names the
+            directory.
     """
-    if (fault := other_hand(path)) is not None:
+    if (fault := other_hand(path, missing_ok=missing_ok)) is not None:
         raise UsageError(
             f"{fault}, so skymark takes no code or keys from {path}; remove it, or name a "
             "directory of your own with SKYMARK_CACHE"
@@ -98,14 +104,14 @@ def closed_umask() -> int:
     return umask | OTHERS_MAY_WRITE
 
 
-def other_hand(path: Path) -> str | None:
+def other_hand(path: Path, *, missing_ok: bool = True) -> str | None:
     """Return the first part of a path that another user can change, in words.
 
     Links are followed. A directory's owner, and each user with write permission, can replace its
     entries. With the sticky bit, only the owner of an entry can.
 
     Returns:
-        None if only this user and root can change the path. Absent parts are skipped.
+        None if only this user and root can change the path, or if it is missing and may be.
     """
     owners = _trusted_owners()
     place, links = Path("/"), 0
@@ -114,7 +120,7 @@ def other_hand(path: Path) -> str | None:
         try:
             status = place.lstat()
         except FileNotFoundError:
-            return None
+            return None if missing_ok else f"{place} does not exist"
         except PermissionError:
             return f"you may not look into {place.parent}"
         if status.st_uid not in owners:
