@@ -12,8 +12,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_json, print_plain, say
+from skymark.cli.console import plain_stream
 from skymark.cli.parameters import COUNT, MOST, NODE, Cluster, Output
-from skymark.cli.tables import Json, plain_stream, print_rows, stdout_console
+from skymark.cli.tables import Json, print_rows, stdout_console
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.requests import Results

@@ -237,7 +237,7 @@ def main(arguments: list[str] | None = None) -> int:
         add_suites(words)
         console = None
         if asks_for_help(words):
-            from skymark.cli.tables import PlainConsole
+            from skymark.cli.console import PlainConsole
 
             words, console = show_help(words), PlainConsole()  # as wide as the terminal is now
         result = app(
@@ -267,7 +267,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def tell_usage(error: CycloptsError) -> None:
     """Print the fault of the arguments, which may be anybody's text."""
-    from skymark.cli.tables import PlainConsole
+    from skymark.cli.console import PlainConsole
     from skymark.report.text import without_credentials
 
     PlainConsole(stderr=True).print(CycloptsPanel(without_credentials(_fault(error))))

@@ -13,6 +13,7 @@ from skymark.api import expected_time, run_directory
 from skymark.cache.location import require_policy
 from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
 from skymark.cli.caller import end_when_told, note, print_json, say
+from skymark.cli.console import PlainConsole
 from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions, typed
 from skymark.cli.parameters import (
@@ -36,7 +37,7 @@ from skymark.cli.parameters import (
 )
 from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.results import note_page, show
-from skymark.cli.tables import Json, PlainConsole, note_shortages, print_plan, short_time
+from skymark.cli.tables import Json, note_shortages, print_plan, short_time
 from skymark.execute.duration import require_time, with_measured_times
 from skymark.execute.planner import plan_text, read_plan, write_plan
 from skymark.execute.project_file import results_directory

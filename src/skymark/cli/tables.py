@@ -1,105 +1,26 @@
-"""Consoles without control characters of other programs' text, and plain tables."""
+"""Plain tables and lines on standard output."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, TextIO, cast
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.console import Console
 from rich.table import Column, Table
 
 from skymark.api import expected_time
 from skymark.cli.caller import note
+from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime
 from skymark.execute.project_file import results_directory
 from skymark.model.plan import Plan
 from skymark.model.record import Cause
 from skymark.model.sizes import count_of
-from skymark.report.text import about, duration, plain
+from skymark.report.text import about, duration
 
 if TYPE_CHECKING:
     from skymark.execute.revision import Revision
-
-
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""Sequences that set colours (SGR of ECMA-48); they are dropped."""
-OWN = "skymark:"
-"""The beginning of this program's own messages."""
-
-
-class PlainConsole(Console):
-    """Console that shows text literally: no markup, and only rich's own control characters."""
-
-    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
-        super().__init__(stderr=stderr, width=width, markup=False, emoji=False)
-
-    def on_broken_pipe(self) -> None:
-        """Raise an error of its own, where rich would end the process with status 1."""
-        raise BrokenPipeError
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Render something, with control characters of its text replaced."""
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(plain(segment.text), segment.style)
-
-
-class PlainStream:
-    """Stream of the output of another machine, which cannot pass for a message of skymark.
-
-    A carriage return ends the line. A line that begins as a message does gets a bar before it; the
-    stream holds the beginning of a line back until it can tell.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._begun = ""
-        """Beginning of a line, as long as it may become a message."""
-        self._within = False
-        """Whether a line was written in part."""
-
-    def write(self, text: str) -> int:
-        """Write text without colours and control characters, and return its length."""
-        lines = COLOURS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
-        shown = "".join(map(self._shown, plain(lines).splitlines(keepends=True)))
-        self._stream.write(shown)
-        return len(text)
-
-    def _shown(self, line: str) -> str:
-        if not self._within:
-            line, self._begun = self._begun + line, ""
-            start = line.lstrip().casefold()
-            if OWN.startswith(start) and not line.endswith("\n"):
-                self._begun = line
-                return ""
-            if start.startswith(OWN):
-                line = f"| {line}"
-        self._within = not line.endswith("\n")
-        return line
-
-    def flush(self) -> None:
-        """Write the text that is held back."""
-        if self._begun:
-            self._stream.write(f"| {self._begun}")
-            self._begun, self._within = "", True
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Return False, so that no program sends colours."""
-        return False
-
-
-def plain_stream(stream: TextIO) -> TextIO:
-    """Return a stream that writes another machine's output to a stream of this process."""
-    return cast(TextIO, PlainStream(stream))
-
 
 # A table cut to the terminal would hide what scripts look for; pipes get wide lines instead.
 PIPED_WIDTH = 160

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from skymark.cli.caller import ask, end_when_told, is_quiet, say
-from skymark.cli.tables import plain_stream
+from skymark.cli.console import plain_stream
 from skymark.cloud import Callbacks, InterruptAnswer, Quoted
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sent_files import SentFiles

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 import skymark
 from skymark.api import TARGET, tune_directory
 from skymark.cli.caller import end_when_told, note, print_json, say
+from skymark.cli.console import PlainConsole
 from skymark.cli.grid import axes_of
 from skymark.cli.help import RARE
 from skymark.cli.options import DECLARED, PlanOptions, typed_options
@@ -30,7 +31,7 @@ from skymark.cli.parameters import (
     Env,
     Several,
 )
-from skymark.cli.tables import Json, PlainConsole, print_lines, print_rows
+from skymark.cli.tables import Json, print_lines, print_rows
 from skymark.execute.planner import load_profile
 from skymark.execute.project_file import results_directory
 from skymark.execute.tune import tuning_of

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from benchmarks.runners.full_runner import entry_point
 from skymark.cli.caller import ask, note, print_json, print_plain, say, tell_fault
+from skymark.cli.console import PlainConsole, plain_stream
 from skymark.cli.main import main
-from skymark.cli.tables import PlainConsole, plain_stream, print_rows
+from skymark.cli.tables import print_rows
 
 ESCAPES = (
     "\x1b[2J",

@@ -10,7 +10,7 @@ import pytest
 SOURCES = Path(__file__).parents[3]
 GATE = {
     "src/skymark/cli/caller.py": {"print", "sys.stderr", "sys.stdout"},
-    "src/skymark/cli/tables.py": {"rich.console.Console"},
+    "src/skymark/cli/console.py": {"rich.console.Console"},
 }
 """What the gate itself is made of."""
 EXCEPTIONS = {
