@@ -79,6 +79,8 @@ class Rental:
 
     def __init__(self, client: Client, look: LastLook, directory: Path, page: Path | None) -> None:
         self.client, self.look, self.directory, self.page = client, look, directory, page
+        self.held: set[str] = set()
+        """Machines whose bill was compared."""
         installed = directory / "installed"
         install_into(STAND_IN, installed)
         source = os.fspath(Path(skymark.__file__).parents[1])
@@ -111,7 +113,7 @@ class Rental:
         assert done.status == 0, done.output
         return done.output
 
-    def hold(self, way: str, kind: str, output: str, name: str, since_s: float | None = None,
+    def hold(self, way: str, kind: str, output: str, name: str | None, since_s: float | None = None,
              *, overrun: bool = False) -> None:  # fmt: skip
         """Wait for the machines' end and hold the quote against their bill.
 
@@ -119,7 +121,8 @@ class Rental:
             way: of the row.
             kind: of the row.
             output: has the quote.
-            name: of the cluster.
+            name: of the cluster; None for all machines that were not compared yet, because SkyPilot
+                cuts the names of managed jobs' clusters.
             since_s: from when on it counts, of a machine that was there; None from its order.
             overrun: whether the jobs never end, and only the ceiling counts.
         """
@@ -132,6 +135,7 @@ class Rental:
         hourly_usd = sum(one.hourly_price_usd for one in lines)
         expected_usd = quote.expected_usd + (real_s - quote.before_s) / 3600 * hourly_usd
         share = bill_usd / expected_usd
+        self.held.update(line.id for line in lines)
         row = [
             str(len(lines)),
             f"{expected_usd:.2f} USD",
@@ -145,10 +149,15 @@ class Rental:
         assert bill_usd <= quote.high_usd
         assert overrun or abs(share - 1) <= TOLERANCE
 
-    def await_bill(self, name: str) -> list[BillLine]:
-        for line in bill_of(self.client, name):
+    def await_bill(self, name: str | None) -> list[BillLine]:
+        for line in self.lines_of(name):
             self.client.world.cloud.await_gone(line.id, GONE_S)
-        return [one for one in bill_of(self.client, name) if one.ended_s is not None]
+        return [one for one in self.lines_of(name) if one.ended_s is not None]
+
+    def lines_of(self, name: str | None) -> list[BillLine]:
+        if name is not None:
+            return bill_of(self.client, name)
+        return [one for one in self.client.world.cloud.bill() if one.id not in self.held]
 
     def begun_s(self, line: BillLine, since_s: float) -> float:
         """Return when a machine's run began, or its set-up was over where it had none."""
@@ -289,5 +298,4 @@ def test_managed_jobs(
         rental.hold("launch --managed", "one GPU", rental.end(running), name)
         command = ("submit", "--managed", "--profile", str(rental.profile), "--jobs", "4", "--yes")
         said = rental.end(rental.start(*command, "--machine", str(rental.machine), *store))
-        name = re.search(r"skymark logs (\S+)-1of4", said)[1]
-        rental.hold("submit --managed, 4 jobs", "four machines", said, name)
+        rental.hold("submit --managed, 4 jobs", "four machines", said, None)
