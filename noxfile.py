@@ -46,6 +46,7 @@ CLOUD_PROCESSES = ("-n", "2", *SIDE_BY_SIDE)
 IN_MINUTES = "not cloud_faults and not cloud_day and not cloud_prices"
 """Markers of tests of SkyPilot that do not take an hour."""
 SLOWEST = ("--durations=20",)
+EVIDENCE = "docs/reference/evidence.md"
 CORE = ("tests/unit", "tests/processes", "tests/functional")
 """Folders with tests marked `core`."""
 TIMED = "tests/benchmarks"
@@ -164,8 +165,8 @@ def cloud_faults(session: nox.Session) -> None:
 
 @nox.session
 def cloud_prices(session: nox.Session) -> None:
-    """Make the table of docs/cost.md: quote and bill on every way to a machine (an hour)."""
-    table = ("--fault-table", "docs/cost.md")
+    """Compare quote and bill on every way to a machine (an hour)."""
+    table = ("--fault-table", EVIDENCE)
     test = f"{CLOUD}/test_price_table.py"
     session.run(*IN_VENV, "cloud", test, *table, *session.posargs)
 
@@ -292,22 +293,22 @@ def faults(session: nox.Session) -> None:
 
 @nox.session
 def accuracy(session: nox.Session) -> None:
-    """Make the simulated tables of docs/accuracy.md: intervals, comparisons (two minutes)."""
-    page = session.posargs or ["docs/accuracy.md"]
+    """Simulate intervals and comparisons for docs/reference/evidence.md (two minutes)."""
+    page = session.posargs or [EVIDENCE]
     session.run("python", "-m", "tests.interval_coverage", *page)
     session.run("python", "-m", "tests.duet_accuracy", *page)
 
 
 @nox.session
 def spread(session: nox.Session) -> None:
-    """Make the table of rounds' spread of docs/accuracy.md (a quarter of an hour); -- --run DIR."""
-    session.run("python", "-m", "tests.round_spread", "docs/accuracy.md", *session.posargs)
+    """Measure the spread of rounds for docs/reference/evidence.md (a quarter of an hour)."""
+    session.run("python", "-m", "tests.round_spread", EVIDENCE, *session.posargs)
 
 
 @nox.session
 def pairs(session: nox.Session) -> None:
-    """Make docs/accuracy.md's table of pairs in slices (three hours); -- --runs DIR [--busy]."""
-    session.run("python", "-m", "tests.measured_pairs", "docs/accuracy.md", *session.posargs)
+    """Measure pairs in slices for the page of evidence (three hours); -- --runs DIR [--busy]."""
+    session.run("python", "-m", "tests.measured_pairs", EVIDENCE, *session.posargs)
 
 
 @nox.session
@@ -318,8 +319,8 @@ def busy(session: nox.Session) -> None:
 
 @nox.session
 def replayed(session: nox.Session) -> None:
-    """Make docs/accuracy.md's tables of real rounds (an hour); -- --run DIR."""
-    session.run("python", "-m", "tests.replayed_rounds", "docs/accuracy.md", *session.posargs)
+    """Replay real rounds for docs/reference/evidence.md (an hour); -- --run DIR."""
+    session.run("python", "-m", "tests.replayed_rounds", EVIDENCE, *session.posargs)
 
 
 @nox.session
@@ -409,8 +410,8 @@ def published(session: nox.Session) -> None:
 
 @nox.session
 def attacks(session: nox.Session) -> None:
-    """Make the table of attacks of docs/security.md: every attempt to do harm (some minutes)."""
-    session.run("python", "-m", "tests.attacks", "docs/security.md", *session.posargs)
+    """Make the table of attacks in the page of evidence: every attempt to do harm (minutes)."""
+    session.run("python", "-m", "tests.attacks", EVIDENCE, *session.posargs)
 
 
 @nox.session

@@ -1,6 +1,6 @@
-"""The table of attacks of ``docs/security.md``: how many were tried, and how many went through.
+"""The table of attacks of ``evidence.md``: how many were tried, and how many went through.
 
-    python -m tests.attacks docs/security.md ["W&B" …]
+    python -m tests.attacks docs/reference/evidence.md ["W&B" …]
 
 An attempt is a case of a test, or an example that Hypothesis made; of the costly properties many
 are made here, and few in `make test` (`tests.examples`).

@@ -1,6 +1,6 @@
-"""Make the table of docs/accuracy.md on comparisons: three ways of judging two sides.
+"""Make the table of docs/reference/evidence.md on comparisons: three ways of judging two sides.
 
-    python -m tests.duet_accuracy docs/accuracy.md
+    python -m tests.duet_accuracy docs/reference/evidence.md
 
 It is simulated; `tests.measured_pairs` has pairs of real cells.
 """

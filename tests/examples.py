@@ -22,7 +22,7 @@ EXAMPLES = {
     "SKYMARK_NEIGHBOURS": Examples(few=3, many=100),
     "SKYMARK_PLANTED": Examples(few=15, many=200),
 }
-"""By the environment variable that asks for another number; docs/security.md has them."""
+"""By the environment variable that asks for another number; docs/reference/evidence.md has them."""
 
 
 def examples(variable: str) -> int:

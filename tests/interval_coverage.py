@@ -1,6 +1,6 @@
-"""Make the tables of docs/accuracy.md: how often 95 % intervals hold the truth, and their width.
+"""Make the tables of evidence.md: how often 95 % intervals hold the truth, and their width.
 
-    python -m tests.interval_coverage docs/accuracy.md
+    python -m tests.interval_coverage docs/reference/evidence.md
 
 Rounds are drawn from distributions whose mean is known, on the logarithmic scale on which rates
 are taken to be normally distributed, and given to the interval that a run has: cells of one run
@@ -27,7 +27,7 @@ from skymark.statistics.stability import dependent_rounds
 from tests.faults.table import renew
 from tests.timed_bench import ALIKE, UNLIKE, Bench, spent_where_it_decides
 
-PAGE = Path(__file__).parents[1] / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "evidence.md"
 ROUNDS = (3, 5, 10, 20, 40)
 ALONE = (3, 5)
 """Rounds of the columns of cells that borrow nothing."""
@@ -115,7 +115,7 @@ CASES = (
 
 @cache
 def measured_spreads() -> np.ndarray:
-    """Return the measured spreads of docs/accuracy.md, relative to their root mean square."""
+    """Return the measured spreads of evidence.md, relative to their root mean square."""
     table = PAGE.read_text().split("<!-- round spread: begin -->")[1].split("<!--")[0]
     spreads = np.array([float(share) for share in re.findall(r"([\d.]+) %", table)])
     return np.asarray(spreads / np.sqrt(np.mean(spreads**2)))

@@ -1,6 +1,6 @@
-"""Make the table of docs/accuracy.md of pairs of real rounds in slices, equal ones and others.
+"""Make the table of evidence.md of pairs of real rounds in slices, equal ones and others.
 
-    python -m tests.measured_pairs docs/accuracy.md --runs DIRECTORY
+    python -m tests.measured_pairs docs/reference/evidence.md --runs DIRECTORY
 
 measures for three hours and wants a machine on which nothing else runs; with ``--busy`` another
 program takes a core in half of every 20 s. What was measured stays in the directory, and is read

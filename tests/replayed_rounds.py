@@ -1,6 +1,6 @@
-"""Make the tables of docs/accuracy.md that need real rounds, from one long run of equal ones.
+"""Make the tables of evidence.md that need real rounds, from one long run of equal ones.
 
-    python -m tests.replayed_rounds docs/accuracy.md
+    python -m tests.replayed_rounds docs/reference/evidence.md
 
 measures the cells of ``ci_cpu`` (an hour), and with ``--run DIRECTORY`` reads a run that was
 measured. Every block of consecutive rounds is a run of the same code: two of them that

@@ -1,6 +1,6 @@
-"""Make the table of docs/accuracy.md: how far the rounds of a cell lie apart.
+"""Make the table of docs/reference/evidence.md: how far the rounds of a cell lie apart.
 
-    python -m tests.round_spread docs/accuracy.md
+    python -m tests.round_spread docs/reference/evidence.md
 
 measures (a quarter of an hour), and with ``--run DIRECTORY`` reads a run that was measured.
 """

@@ -5,8 +5,9 @@ tell of each other's spread on the logarithmic scale. An interval rests on both
 (`skymark.statistics.interval.estimate`).
 
 The weight is constant: estimated for each run, as by Smyth (2004), it is too large for runs of few
-cells. Weight and part were chosen so that the intervals of all distributions in docs/accuracy.md
-hold the truth. For three rounds of equal spread, an interval is 1.55 times as narrow.
+cells. Weight and part were chosen so that the intervals of all distributions in
+docs/reference/evidence.md hold the truth. For three rounds of equal spread, an interval is 1.55
+times as narrow.
 """
 
 from __future__ import annotations

@@ -129,7 +129,8 @@ def is_precise_enough(
     """Return whether a metric's interval is narrow enough, or the effort's rounds are used up.
 
     Stopping at the first narrow interval favours cells with a small spread by luck; a borrowed
-    variance corrects it (docs/accuracy.md has the simulation). An `exact` metric needs one round.
+    variance corrects it (simulated in docs/reference/evidence.md). An `exact` metric needs one
+    round.
     """
     if len(rounds) >= effort.max_rounds or (rounds and metric.scale == "exact"):
         return True

@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they promise; the table in docs/accuracy.md is larger."""
+"""Intervals hold the truth as often as they promise; the table in evidence.md is larger."""
 
 from __future__ import annotations
 
