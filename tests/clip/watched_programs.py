@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -19,9 +20,13 @@ CLASSES = 4
 
 
 class Photos(Dataset):
-    """Images of noise, with more noise drawn in the workers."""
+    """Images of noise, with more noise drawn in the workers.
 
-    def __init__(self) -> None:
+    Each is decoded a number of times.
+    """
+
+    def __init__(self, decodings: int = 1) -> None:
+        self.decodings = decodings
         pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
         content = io.BytesIO()
         Image.fromarray(pixels).save(content, "JPEG")
@@ -31,7 +36,8 @@ class Photos(Dataset):
         return 64
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        pixels = np.asarray(Image.open(io.BytesIO(self.jpeg)).convert("RGB"), np.float32) / 255
+        for _ in range(self.decodings):
+            pixels = np.asarray(Image.open(io.BytesIO(self.jpeg)).convert("RGB"), np.float32) / 255
         image = torch.from_numpy(pixels).permute(2, 0, 1) + torch.randn(1) / 100
         return {"pixel_values": image, "labels": index % CLASSES}
 
@@ -142,10 +148,26 @@ def accelerate() -> None:
     plain(model, batches, 64, accelerator.backward)
 
 
-PROGRAMS = {function.__name__: function for function in (trainer, lightning, timm, accelerate)}
+def ranks() -> None:
+    """A plain loop in each process of torchrun, whose rank 1 decodes each image forty times."""
+    from torch.distributed import destroy_process_group, get_rank, init_process_group
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.utils.data import DistributedSampler
+
+    init_process_group("gloo")
+    photos = Photos(decodings=40 if get_rank() == 1 else 1)
+    sampler = DistributedSampler(photos, seed=1)
+    batches = DataLoader(photos, batch_size=4, sampler=sampler, num_workers=1)
+    plain(DistributedDataParallel(network()), batches, 64, torch.Tensor.backward)
+    destroy_process_group()
+
+
+PROGRAMS = {
+    function.__name__: function for function in (trainer, lightning, timm, accelerate, ranks)
+}
 
 if __name__ == "__main__":
     torch.manual_seed(3)
     torch.set_num_threads(1)
     PROGRAMS[sys.argv[1]]()
-    sys.exit(STATUS)
+    sys.exit(0 if "RANK" in os.environ else STATUS)  # torchrun ends with 1 for any other
