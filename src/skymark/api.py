@@ -228,6 +228,7 @@ def tune(
         Tuned,
         TuningOrder,
         measure_rungs,
+        stage_efforts,
     )
     from skymark.machine.disk import usable_cores
     from skymark.machine.measuring_lock import measuring
@@ -255,7 +256,7 @@ def tune(
     candidates = Candidates.of(work, step_ms, batch, grid, usable_cores())
     tuning, suite = candidates.tuning, candidates.suite
     wanted = candidates.plan()
-    efforts = tuning.efforts(step_ms, work.effort or "standard")[-1 if exhaustive else 0 :]
+    efforts = stage_efforts(tuning, work.effort or "standard", step_ms)[-1 if exhaustive else 0 :]
     if work.timeout_s is not None:
         efforts = [one.changed(cell_timeout_s=work.timeout_s) for one in efforts]
     order = TuningOrder.of(tuning, suite.declaration, target)

@@ -10,7 +10,7 @@ from statistics import median
 
 from skymark.execute.planner import load_profile, planned
 from skymark.model.effort import Effort
-from skymark.model.errors import UsageError
+from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell, Record, Setting, Status
@@ -107,6 +107,30 @@ class TuningOrder:
         """Return a record's figure of a metric; None where it has none."""
         figure = record.metrics.get(metric.name)
         return None if figure is None else figure.value
+
+
+STAGES = {
+    "check": ((1, 0.2), (1, 0.2)),
+    "quick": ((1, 0.5), (1, 1.0), (2, 2.0), (3, 4.0)),
+    "standard": ((1, 1.0), (1, 2.0), (2, 4.0), (5, 8.0)),
+    "rigorous": ((1, 2.0), (2, 4.0), (4, 8.0), (10, 16.0)),
+}
+"""Rounds, and the seconds that each measures, by stage and name of an effort. The last stage has
+what tells 5 % apart, but in ``check``, which only sees whether all works."""
+
+
+def stage_efforts(tuning: Tuning, name: str, step_ms: float) -> list[Effort]:
+    """Return the efforts of a tune's stages, the shortest first, for the name of an effort.
+
+    Raises:
+        UnknownNameError: there is no such effort.
+    """
+    if name not in STAGES:
+        raise UnknownNameError("effort", name, STAGES)
+    return [
+        tuning.effort(f"tune-{name}-{place}", rounds, seconds, step_ms)
+        for place, (rounds, seconds) in enumerate(STAGES[name], 1)
+    ]
 
 
 @dataclass(frozen=True)

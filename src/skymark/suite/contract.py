@@ -49,11 +49,11 @@ class CeilingRequest(Frozen):
     """Directory of the data."""
 
 
-Ceilings = Callable[[Record, Path], Sequence[Ceiling]]
+CeilingsOf = Callable[[Record, Path], Sequence[Ceiling]]
 """Measures the ceilings of a cell's work, given its record and the cache directory."""
 
 
-Limits = Callable[[Record, Path], Sequence[str]]
+LimitsOf = Callable[[Record, Path], Sequence[str]]
 """Looks at a cell's work once more, and returns sentences on what limits it, given its record and
 the cache directory."""
 
@@ -90,15 +90,15 @@ class Tuning:
     points: Callable[[Work, Grid, int], Sequence[Mapping[str, Setting]]]
     """Returns the settings to try, given the request, the user's own values to try by setting, and
     the machine's number of cores. A setting that the request has is not among them."""
-    efforts: Callable[[float, str], Sequence[Effort]]
-    """Returns the efforts of the stages, shortest first, given the milliseconds of a step and the
-    name of one of the suite's efforts."""
+    effort: Callable[[str, int, float, float], Effort]
+    """Returns the effort of a stage, given its name, the rounds of each candidate, the seconds of
+    each round, and the milliseconds of a step."""
     stand_in_goal: str | None = None
     """The goal for candidates that lack it and are compared by the primary metric's stand-in."""
     ceilings: str | None = None
-    """``module:function`` of `Ceilings`; None where the machine's own rates are unknown."""
+    """``module:function`` of `CeilingsOf`; None where the machine's own rates are unknown."""
     limits: str | None = None
-    """``module:function`` of `Limits`; None for none."""
+    """``module:function`` of `LimitsOf`; None for none."""
     loader: re.Pattern[str] | None = None
     """Form of the user's own loader in place of data; None if the suite tunes none."""
     profile: str = ""
@@ -141,7 +141,8 @@ class Suite(ABC):
     """``module:Class`` of the worker's side, which implements `Runner`."""
     ceilings: ClassVar[str | None] = None
     """Module that a run starts in an adapter's venv, for each scenario with a `codec`. It gets
-    a `CeilingRequest` as its standard input, and prints the `Limits`. None if there is none."""
+    a `CeilingRequest` as its standard input, and prints the `MachineLimits`. None if there is
+    none."""
     judge: ClassVar[str | None] = None
     """``module:Class`` of the `Judge`, which gives the verdict on a round in a process without the
     adapter's code. None if the runner's own verdict stands."""

@@ -7,7 +7,6 @@ from itertools import product
 
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
-from skymark.model.errors import UnknownNameError
 from skymark.model.record import Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, MeasuredStep, Tuning
@@ -120,15 +119,6 @@ rounds, which are long beside the work around them: each of those seconds is pai
 PREFETCH = (2, 4)
 """Batches held ready, per worker. Beyond, they cost memory and hide no more than a moment."""
 
-LENGTHS = {
-    "check": ((1, 0.1), (1, 0.1)),
-    "quick": ((1, 0.5), (1, 1.0), (2, 2.0), (3, 4.0)),
-    "standard": ((1, 1.0), (1, 2.0), (2, 4.0), (5, 8.0)),
-    "rigorous": ((1, 2.0), (2, 4.0), (4, 8.0), (10, 16.0)),
-}
-"""Rounds, and the seconds that each measures, by rung. The last has what tells 5 % apart, but in
-``check``, which only sees whether all works."""
-
 LEAST_STEPS = 8
 """Least steps of the accelerator per second of an effort; longer steps stretch the rounds."""
 
@@ -156,32 +146,23 @@ def points(work: Work, grid: Grid, cores: int) -> Sequence[Mapping[str, Setting]
     return [{k: v for k, v in point.items() if k not in work.settings} for point in usual]
 
 
-def efforts(step_ms: float, name: str) -> Sequence[Effort]:
-    """Return the efforts of the rungs, the shortest first, for one of the suite's efforts.
-
-    Raises:
-        UnknownNameError: there is no such effort.
-    """
-    if name not in LENGTHS:
-        raise UnknownNameError("effort", name, LENGTHS)
-    stretch = max(1.0, LEAST_STEPS * step_ms / 1000)
-    return [
-        Effort(
-            name=f"tune-{name}-{place}",
-            min_rounds=rounds,
-            max_rounds=rounds,
-            target_relative_interval=0.05,
-            cell_timeout_s=BESIDES_S + 10 * seconds * stretch,
-            limits=LoadingLimits(
-                min_seconds=seconds * stretch,
-                min_batches=1,
-                max_seconds=seconds * stretch,
-                least_batches=LEAST_BATCHES,
-                verified_elements=64,
-            ).of_effort(),
-        )
-        for place, (rounds, seconds) in enumerate(LENGTHS[name], 1)
-    ]
+def effort(name: str, rounds: int, seconds: float, step_ms: float) -> Effort:
+    """Return the effort of a stage: rounds of so many seconds, longer where a step is long."""
+    stretched_s = seconds * max(1.0, LEAST_STEPS * step_ms / 1000)
+    return Effort(
+        name=name,
+        min_rounds=rounds,
+        max_rounds=rounds,
+        target_relative_interval=0.05,
+        cell_timeout_s=BESIDES_S + 10 * stretched_s,
+        limits=LoadingLimits(
+            min_seconds=stretched_s,
+            min_batches=1,
+            max_seconds=stretched_s,
+            least_batches=LEAST_BATCHES,
+            verified_elements=64,
+        ).of_effort(),
+    )
 
 
 TUNING = Tuning(
@@ -192,7 +173,7 @@ TUNING = Tuning(
     batch="batch_size",
     scenario="CV-1:large",
     points=points,
-    efforts=efforts,
+    effort=effort,
     ceilings="skymark.suites.loading.ceilings:ceilings",
     data="data",
     measured_step=MeasuredStep(network="step", metric="step_ns", adapter="pytorch"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 from skymark.model.duration import Span
@@ -27,13 +27,6 @@ ROUNDS = {"check": (1, 1), "quick": (3, 3), "standard": (5, 9), "rigorous": (10,
 SECONDS = {"check": 0.2, "quick": 1.0, "standard": 2.0, "rigorous": 5.0}
 BATCHES = 16
 """Least batches of a round."""
-RUNGS = {
-    "check": ((1, 0.2), (1, 0.2)),
-    "quick": ((1, 0.5), (1, 1.0), (2, 2.0), (3, 4.0)),
-    "standard": ((1, 1.0), (1, 2.0), (2, 4.0), (5, 8.0)),
-    "rigorous": ((1, 2.0), (2, 4.0), (4, 8.0), (10, 16.0)),
-}
-"""Rounds and the seconds of each, by rung of a tune."""
 START_S = 10.0
 """Assumed time to start Python, import a library and fill the loader."""
 TIMEOUT_S = 300.0
@@ -50,18 +43,9 @@ def _effort(name: str, rounds: tuple[int, int], seconds: float, step_s: float = 
     )
 
 
-def rungs(step_ms: float, name: str) -> Sequence[Effort]:
-    """Return the efforts of a tune's rungs, the shortest first.
-
-    Raises:
-        UnknownNameError: there is no such effort.
-    """
-    if name not in RUNGS:
-        raise UnknownNameError("effort", name, RUNGS)
-    return [
-        _effort(f"tune-{name}-{place}", (rounds, rounds), seconds, step_ms / 1000)
-        for place, (rounds, seconds) in enumerate(RUNGS[name], 1)
-    ]
+def stage_effort(name: str, rounds: int, seconds: float, step_ms: float) -> Effort:
+    """Return the effort of a tune's stage."""
+    return _effort(name, (rounds, rounds), seconds, step_ms / 1000)
 
 
 def points(work: Work, given: Grid, cores: int) -> list[dict[str, Setting]]:
@@ -101,7 +85,7 @@ class OwnSuite(Suite):
         batch="batch_size",
         scenario=SCENARIO,
         points=points,
-        efforts=rungs,
+        effort=stage_effort,
         loader=FORM,
         profile="own_loader",
         limits="skymark.suites.own_loader.runner:limits",

@@ -7,10 +7,11 @@ from itertools import count
 
 import pytest
 
+from skymark.execute.tune import STAGES, stage_efforts
 from skymark.suites.loading.ceilings import decoder_of, elements_per_s, rate_at_once
 from skymark.suites.loading.metrics import DECLARATION
 from skymark.suites.loading.registry import scenarios
-from skymark.suites.loading.tuning import LENGTHS, TUNING, efforts
+from skymark.suites.loading.tuning import TUNING
 
 
 def test_the_rate_of_one_core_is_the_elements_over_the_time_and_the_first_is_not_counted():
@@ -59,8 +60,10 @@ def test_the_metrics_of_a_tune_are_declared():
 
 
 def test_rounds_of_a_long_step_are_longer():
-    usual = [one.limits["max_seconds"] for one in efforts(20.0, "standard")]
-    assert usual == [seconds for _, seconds in LENGTHS["standard"]]
-    long = [one.limits["max_seconds"] for one in efforts(1000.0, "standard")]
-    assert long == [8 * seconds for seconds in usual]
-    assert all(one.cell_timeout_s > one.limits["max_seconds"] for one in efforts(1e5, "rigorous"))
+    def seconds_of(step_ms):
+        return [one.limits["max_seconds"] for one in stage_efforts(TUNING, "standard", step_ms)]
+
+    assert seconds_of(20.0) == [seconds for _, seconds in STAGES["standard"]]
+    assert seconds_of(1000.0) == [8 * seconds for seconds in seconds_of(20.0)]
+    longest = stage_efforts(TUNING, "rigorous", 1e5)
+    assert all(one.cell_timeout_s > one.limits["max_seconds"] for one in longest)
