@@ -24,7 +24,7 @@ from pydantic import Field
 
 from skymark.cache.location import make_shared_folder, open_to_readers, refusal, writable
 from skymark.cache.sharing import claims_beside, taken_when_free
-from skymark.cache.sources import Source
+from skymark.cache.sources import SourceFile
 from skymark.leases import Lease
 from skymark.model.base import Count, Frozen, Moment
 from skymark.model.errors import CacheError, StorageFullError
@@ -76,7 +76,7 @@ class CacheManifest(Frozen):
     """Digest of the sources, the options of the call and the library's version."""
     data: str | None = None
     """Address of the data of runs, where a suite read it; its sources have a file of their own."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
     versions: dict[str, str] = Field(default_factory=dict)
     built_at: Moment
     sealed: bool = False
@@ -105,13 +105,13 @@ def write_manifest(entry: Path, manifest: CacheManifest) -> None:
                     path.chmod(stat.S_IMODE(path.stat().st_mode) & ~WRITE)
 
 
-def write_sources(entry: Path, sources: Iterable[Source]) -> None:
+def write_sources(entry: Path, sources: Iterable[SourceFile]) -> None:
     """Write the sources of an entry that is being built, beside its manifest."""
     lines = "".join(f"{source.model_dump_json()}\n" for source in sources)
     write_whole(entry / SOURCES, lines.encode())
 
 
-def sources_of(entry: Path, manifest: CacheManifest) -> Iterator[Source]:
+def sources_of(entry: Path, manifest: CacheManifest) -> Iterator[SourceFile]:
     """Yield the sources of an entry, wherever they were written down.
 
     Raises:
@@ -120,7 +120,7 @@ def sources_of(entry: Path, manifest: CacheManifest) -> Iterator[Source]:
     yield from manifest.sources
     with suppress(FileNotFoundError):
         for line in read_regular(entry / SOURCES, largest=LARGEST_SOURCES_BYTES).splitlines():
-            yield Source.model_validate_json(line)
+            yield SourceFile.model_validate_json(line)
 
 
 def read_manifest(entry: Path) -> CacheManifest | None:

@@ -26,7 +26,7 @@ from skymark.cache.recipe import UNLOCKED, Recipe, run_builder
 from skymark.cache.sharing import unlocked, using
 from skymark.cache.sources import (
     TIMEOUT_S,
-    Source,
+    SourceFile,
     hub_file,
     is_local,
     look_at,
@@ -167,7 +167,7 @@ def brought_here(recipe: Recipe, directory: Path) -> Iterator[Recipe]:
         yield recipe.model_copy(update={"sources": sources})
 
 
-def _brought(source: Source, folder: Path) -> Source:
+def _brought(source: SourceFile, folder: Path) -> SourceFile:
     if is_local(source):
         return source
     folder.mkdir()

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from skymark.cache.building import CachedFile, CacheManifest
 from skymark.cache.location import folder_of
-from skymark.cache.sources import KINDS, Source, hub_file, kind_of, look_at_all, total_bytes
+from skymark.cache.sources import KINDS, SourceFile, hub_file, kind_of, look_at_all, total_bytes
 from skymark.machine.children import run_tied
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import CacheError, UsageError
@@ -61,7 +61,7 @@ for _ in files:
 class Recipe(Frozen):
     """A data set and the way its cache is built. Making a recipe uses no network."""
 
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
     field: str | None = None
     """Key of a JSON file that holds the rows."""
     prepare: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ def recipe_of(
     python: str = "python",
     limit_s: float = BUILD_LIMIT_S,
     needs_library: bool = True,
-    look: Callable[[str], tuple[Source, ...]] = look_at_all,
+    look: Callable[[str], tuple[SourceFile, ...]] = look_at_all,
 ) -> Recipe:
     """Inspect the sources and the library that reads them, and return the recipe.
 

@@ -222,7 +222,7 @@ HUB_FILE = re.compile(r"hf://datasets/(?P<name>[^/@]+/[^/@]+)@(?P<revision>[^/]+
 """Address of a file of the Hub, as `datasets` and the Hub's client take it."""
 
 
-class Source(Frozen):
+class SourceFile(Frozen):
     """State of a data set's file when skymark looked at it."""
 
     address: str
@@ -248,7 +248,7 @@ def hub_file(address: str) -> tuple[str, str, str] | None:
     return None if match is None else (match["name"], unquote(match["revision"]), match["path"])
 
 
-def look_at_all(text: str) -> tuple[Source, ...]:
+def look_at_all(text: str) -> tuple[SourceFile, ...]:
     """Look at a source, ``ADDRESS`` or ``SPLIT=ADDRESS``, or at all files of a data set of the Hub.
 
     ``hf://owner/name[@revision][:configuration/split]`` has the splits that the Hub knows of.
@@ -265,7 +265,7 @@ def look_at_all(text: str) -> tuple[Source, ...]:
     listed = parquet_tables(reference)
     place = f"{HUB}datasets/{reference.name}@{quote(listed.revision, safe='')}"
     return tuple(
-        Source(
+        SourceFile(
             address=f"{place}/{table.path}",
             split=chosen or table.split,
             size_bytes=table.size_bytes,
@@ -275,7 +275,7 @@ def look_at_all(text: str) -> tuple[Source, ...]:
     )
 
 
-def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables) -> Source:
+def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables) -> SourceFile:
     """Look at a source, ``ADDRESS`` or ``SPLIT=ADDRESS``.
 
     Args:
@@ -292,7 +292,7 @@ def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables
         return _of_hub(address, split, file, ask)
     if is_web(address):
         size, version = _of_web(address)
-        return Source(address=address, split=split, size_bytes=size, version=version)
+        return SourceFile(address=address, split=split, size_bytes=size, version=version)
     if urlsplit(address).scheme not in {"", "file"}:
         raise UsageError(
             f"{address}: give a file, an http address or hf://owner/name; what lies elsewhere is "
@@ -305,7 +305,7 @@ def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables
         raise CacheError(f"{path}: {error.strerror}; check the name of the source") from error
     if not (S_ISREG(status.st_mode) or S_ISDIR(status.st_mode)):
         raise UsageError(f"{path} is no regular file; name the file that has the data")
-    return Source(
+    return SourceFile(
         address=str(path),
         split=split,
         size_bytes=status.st_size,
@@ -313,7 +313,7 @@ def look_at(text: str, ask: Callable[[HubReference], HubTables] = parquet_tables
     )
 
 
-def kind_of(sources: tuple[Source, ...]) -> str | None:
+def kind_of(sources: tuple[SourceFile, ...]) -> str | None:
     """Return the kind of all sources; None for an unknown kind.
 
     Raises:
@@ -326,7 +326,7 @@ def kind_of(sources: tuple[Source, ...]) -> str | None:
     return next(iter(kinds), None)
 
 
-def total_bytes(sources: Sequence[Source]) -> int | None:
+def total_bytes(sources: Sequence[SourceFile]) -> int | None:
     """Return the size of all sources; None if any is unknown, or without sources."""
     sizes = [source.size_bytes for source in sources if source.size_bytes is not None]
     return sum(sizes) if sources and len(sizes) == len(sources) else None
@@ -343,7 +343,7 @@ def _of_hub(
     split: str,
     file: tuple[str, str, str],
     ask: Callable[[HubReference], HubTables],
-) -> Source:
+) -> SourceFile:
     name, revision, path = file
     try:
         listed = ask(HubReference(name, revision, None))
@@ -352,7 +352,7 @@ def _of_hub(
     sizes = {table.path: table.size_bytes for table in listed.tables}
     if path not in sizes:
         raise CacheError(f"{address}: the Hub has no such file; check the name of the source")
-    return Source(address=address, split=split, size_bytes=sizes[path], version=listed.commit)
+    return SourceFile(address=address, split=split, size_bytes=sizes[path], version=listed.commit)
 
 
 def _of_web(address: str) -> tuple[int | None, str]:
@@ -381,7 +381,7 @@ class SourceChange(Frozen):
     action: str
 
 
-def changes(sources: Iterable[Source]) -> Iterator[SourceChange]:
+def changes(sources: Iterable[SourceFile]) -> Iterator[SourceChange]:
     """Yield the changes of sources since skymark looked at them."""
     ask = cache(parquet_tables)  # a data set of the Hub has many files
     for source in sources:
@@ -394,7 +394,7 @@ def changes(sources: Iterable[Source]) -> Iterator[SourceChange]:
             yield _changed(source, now)
 
 
-def require_unchanged(sources: Iterable[Source]) -> None:
+def require_unchanged(sources: Iterable[SourceFile]) -> None:
     """Refuse sources that have changed since skymark looked at them.
 
     Raises:
@@ -404,12 +404,12 @@ def require_unchanged(sources: Iterable[Source]) -> None:
         raise CacheError(f"{changed.text}, while the cache was built; build it again")
 
 
-def is_local(source: Source) -> bool:
+def is_local(source: SourceFile) -> bool:
     """Whether a source is a file of this disk."""
     return not is_web(source.address) and hub_file(source.address) is None
 
 
-def _away(source: Source, error: CacheError) -> SourceChange:
+def _away(source: SourceFile, error: CacheError) -> SourceChange:
     if not is_local(source):
         return SourceChange(
             message=WRONG,
@@ -424,7 +424,7 @@ def _away(source: Source, error: CacheError) -> SourceChange:
     )
 
 
-def _changed(source: Source, now: Source) -> SourceChange:
+def _changed(source: SourceFile, now: SourceFile) -> SourceChange:
     again = "build it again; jobs with the new source do not take this one"
     cut_off = "if it was cut off, copy it again, with its time (cp -p, rsync -t)"
     if source.size_bytes and now.size_bytes is not None and now.size_bytes < source.size_bytes:
@@ -440,7 +440,7 @@ def _changed(source: Source, now: Source) -> SourceChange:
     )
 
 
-def _state(source: Source) -> str:
+def _state(source: SourceFile) -> str:
     """Return size and time of a file, or the version of a remote source."""
     if not is_local(source):
         return f"version {source.version}"

@@ -14,7 +14,7 @@ from skymark.cli.tables import Json
 from skymark.model.errors import UsageError
 from skymark.plain_files import write_whole
 from skymark.watching.program import Watch, copy_package, watch_program
-from skymark.watching.verdict import Verdict
+from skymark.watching.verdict import LoopVerdict
 
 NOT_STARTED = {FileNotFoundError: 127, PermissionError: 126}
 """Exit statuses of a shell for a program that cannot be started."""
@@ -118,6 +118,6 @@ def _tell(watched: Watch, output: Path | None, *, as_json: bool) -> None:
         say("\n".join(watched.verdict.lines()))
 
 
-def _meanwhile(verdict: Verdict) -> None:
+def _meanwhile(verdict: LoopVerdict) -> None:
     """Print how it stands."""
     note(f"skymark: {verdict.facts.batches} batches so far. {verdict.sentence}")

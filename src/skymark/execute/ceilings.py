@@ -14,14 +14,14 @@ from skymark.execute.venvs import Venvs, import_root
 from skymark.machine.children import absolute_path, worker_variables
 from skymark.machine.private_directory import closed_umask
 from skymark.model.effort import LEAST_ROUNDS
-from skymark.model.record import Cell, Limits
+from skymark.model.record import Cell, MachineLimits
 from skymark.suite.contract import CeilingRequest, Suite
 
 TIMEOUT_S = 60.0
 """It works for about a second; the rest is for imports from a cold disk."""
 
 
-def measure_limits(measurer: Measurer) -> dict[str, Limits]:
+def measure_limits(measurer: Measurer) -> dict[str, MachineLimits]:
     """Return the limits of the open cells' scenarios by label, each measured in one venv.
 
     Nothing is measured in runs of one round, beside other processes, or with an earlier revision's
@@ -44,7 +44,7 @@ def measure_limits(measurer: Measurer) -> dict[str, Limits]:
 
 def limits_of_data_here(
     suite: Suite, cells: Iterable[Cell], cache: Path, *, own: bool
-) -> dict[str, Limits]:
+) -> dict[str, MachineLimits]:
     """Return the limits of one scenario for each codec by label, if its data is on this disk.
 
     Args:
@@ -54,7 +54,7 @@ def limits_of_data_here(
         own: use an adapter's venv if it is made; else the running interpreter.
     """
     venvs, current = Venvs(cache), Path(sys.executable)
-    limits: dict[str, Limits] = {}
+    limits: dict[str, MachineLimits] = {}
     codecs: set[str] = set()
     for cell in cells:
         codec, spec = suite.codec(cell), suite.venv(cell)
@@ -71,7 +71,9 @@ def limits_of_data_here(
     return limits
 
 
-def _first(suite: Suite, choices: Mapping[Path | None, Cell], current: Path, cache: Path) -> Limits:
+def _first(
+    suite: Suite, choices: Mapping[Path | None, Cell], current: Path, cache: Path
+) -> MachineLimits:
     """Return what the first venv that has the packages measures; else why the last one did not.
 
     Args:
@@ -80,7 +82,7 @@ def _first(suite: Suite, choices: Mapping[Path | None, Cell], current: Path, cac
         current: the interpreter beside venvs.
         cache: directory of the data.
     """
-    limits = Limits(missing="no venv was made")
+    limits = MachineLimits(missing="no venv was made")
     for own, cell in choices.items():
         limits = _asked(suite, own, current, cell, cache)
         if limits.ceilings:
@@ -88,9 +90,9 @@ def _first(suite: Suite, choices: Mapping[Path | None, Cell], current: Path, cac
     return limits
 
 
-def _asked(suite: Suite, own: Path | None, current: Path, cell: Cell, cache: Path) -> Limits:
+def _asked(suite: Suite, own: Path | None, current: Path, cell: Cell, cache: Path) -> MachineLimits:
     if suite.ceilings is None:
-        return Limits(missing=f"the suite {suite.name} measures none")
+        return MachineLimits(missing=f"the suite {suite.name} measures none")
     root = None if own is None else import_root(cache, suite.runner)
     path = absolute_path(os.environ.get("PYTHONPATH", "")) if root is None else str(root)
     try:
@@ -105,8 +107,8 @@ def _asked(suite: Suite, own: Path | None, current: Path, cell: Cell, cache: Pat
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Limits(missing=f"it took longer than {TIMEOUT_S:g} s")
+        return MachineLimits(missing=f"it took longer than {TIMEOUT_S:g} s")
     if done.returncode != 0:
         tail = " ".join(done.stderr.split())[-300:]
-        return Limits(missing=f"status {done.returncode}: {tail}")
-    return Limits.model_validate(json.loads(done.stdout.splitlines()[-1]))
+        return MachineLimits(missing=f"status {done.returncode}: {tail}")
+    return MachineLimits.model_validate(json.loads(done.stdout.splitlines()[-1]))

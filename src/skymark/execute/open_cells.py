@@ -12,7 +12,7 @@ from skymark.model.plan import PlannedCell
 from skymark.model.record import (
     Cause,
     Cell,
-    Limits,
+    MachineLimits,
     Record,
     RoundResult,
     Setting,
@@ -159,7 +159,7 @@ class OpenCells:
         self._effort = effort
         self._run = run
         self._now = now
-        self.limits: dict[str, Limits] = {}
+        self.limits: dict[str, MachineLimits] = {}
         """What the machine itself can do, by the label of cells."""
         self.by_id: dict[str, UnfinishedCell] = {}
         self.records: dict[str, Record] = {}

@@ -255,7 +255,7 @@ class Ceiling(Frozen):
     """Whether it can limit the measured work; else it is shown for comparison."""
 
 
-class Limits(Frozen):
+class MachineLimits(Frozen):
     """Ceilings of a scenario on a machine, measured before the rounds."""
 
     ceilings: tuple[Ceiling, ...] = ()
@@ -290,7 +290,7 @@ class Record(Frozen):
     borrowed_spreads: dict[str, NonNegative] = Field(default_factory=dict)
     """Standard deviations of rounds on the log scale that intervals borrow from the run's other
     cells, by metric; see `skymark.statistics.borrowing`."""
-    limits: Limits | None = None
+    limits: MachineLimits | None = None
     """What the machine itself can do of its work; null if the scenario has no such ceiling, or in
     runs without rounds to compare."""
     verification: Verification | None = None

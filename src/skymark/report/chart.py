@@ -16,7 +16,7 @@ from skymark.model.errors import SkymarkError
 from skymark.model.metric import Declaration, Distribution
 from skymark.model.record import UNSAFE
 from skymark.plain_files import named_by_user, write_whole
-from skymark.report.ranking_table import Row, price_column, ranked
+from skymark.report.ranking_table import RankedRow, price_column, ranked
 from skymark.report.text import plain, significant, writer, writer_as
 from skymark.resources import install_line
 from skymark.rundir.reader import Run
@@ -112,7 +112,7 @@ def trimmed(number: str) -> str:
 class Point:
     """A row with its price."""
 
-    row: Row
+    row: RankedRow
     price_usd: float
     price: str
     """The same in words."""
@@ -131,7 +131,7 @@ class PriceChart:
 
 
 def price_chart(
-    rows: Sequence[Row], declaration: Declaration, hourly_price_usd: float | None
+    rows: Sequence[RankedRow], declaration: Declaration, hourly_price_usd: float | None
 ) -> PriceChart | None:
     """Return the chart of a table's rows; None where fewer than two have a price.
 
@@ -193,7 +193,7 @@ class DistributionChart:
 
 
 def distribution_charts(
-    run: Run, rows: Sequence[Row], problems: list[str]
+    run: Run, rows: Sequence[RankedRow], problems: list[str]
 ) -> Iterable[DistributionChart]:
     """Yield the declared distributions that some row has samples for.
 
@@ -215,7 +215,7 @@ def distribution_charts(
 
 
 def _samples(
-    run: Run, row: Row, distribution: Distribution, problems: list[str]
+    run: Run, row: RankedRow, distribution: Distribution, problems: list[str]
 ) -> NDArray[Any] | None:
     """Return the positive samples of a row, which a logarithmic axis can show."""
     wanted = [name for name in (distribution.column, distribution.only) if name]
@@ -338,7 +338,7 @@ def _axes(label: str, heading: str, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _rows(axes: Axes, rows: Sequence[Row], declaration: Declaration) -> None:
+def _rows(axes: Axes, rows: Sequence[RankedRow], declaration: Declaration) -> None:
     """Name the rows at the left, the best on top."""
     names = [_word(declaration.adapter_name(row.record.cell.adapter)) for row in rows]
     axes.set_yticks(range(len(rows)), names)
@@ -346,7 +346,7 @@ def _rows(axes: Axes, rows: Sequence[Row], declaration: Declaration) -> None:
     axes.tick_params(axis="y", length=0)
 
 
-def _rates(label: str, rows: Sequence[Row], declaration: Declaration) -> Figure:
+def _rates(label: str, rows: Sequence[RankedRow], declaration: Declaration) -> Figure:
     metric = declaration.primary_metric
     figure, axes = _axes(label, f"{metric.heading}, 95 % interval", HEAD + LINE * len(rows))
     for place, row in enumerate(rows):
@@ -363,7 +363,7 @@ def _rates(label: str, rows: Sequence[Row], declaration: Declaration) -> Figure:
 
 
 def _distribution(
-    label: str, rows: Sequence[Row], chart: DistributionChart, declaration: Declaration
+    label: str, rows: Sequence[RankedRow], chart: DistributionChart, declaration: Declaration
 ) -> Figure:
     shown = [(row, one) for row, one in zip(rows, chart.shapes, strict=True) if one is not None]
     figure, axes = _axes(label, chart.distribution.heading, HEAD + LINE * len(shown))
@@ -396,7 +396,7 @@ def _prices(label: str, chart: PriceChart, declaration: Declaration) -> Figure:
     return figure
 
 
-def _colour(row: Row) -> str:
+def _colour(row: RankedRow) -> str:
     return BEST if row.leads else OTHER
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skymark.report.chart import Axis
     from skymark.report.ranking_table import Filled
     from skymark.rundir.reader import Run
-    from skymark.watching.verdict import Verdict
+    from skymark.watching.verdict import LoopVerdict
 
 
 def page_environment() -> Environment:
@@ -180,7 +180,7 @@ def render(run: Run, home: str | None = None) -> str:
     )
 
 
-def watched_page(verdict: Verdict) -> str:
+def watched_page(verdict: LoopVerdict) -> str:
     """Return the page as HTML that needs no other file.
 
     Raises:

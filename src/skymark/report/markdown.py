@@ -11,7 +11,7 @@ from skymark.report.ranking_table import (
     PLACE,
     UNSURE,
     Columns,
-    Row,
+    RankedRow,
     group_marks,
     not_ranked,
     ranked,
@@ -124,7 +124,7 @@ def _lines(run: Run) -> Iterator[str]:
         yield from ("", f"Unreadable: {markdown(problem)}")
 
 
-def _table(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
+def _table(rows: Sequence[RankedRow], columns: Columns) -> Iterator[str]:
     filled = columns.all(rows)
     brackets = group_marks(rows)
     body = []

@@ -23,7 +23,7 @@ from skymark.report.ranking_table import (
     Columns,
     Entry,
     Filled,
-    Row,
+    RankedRow,
     not_ranked,
     ranked,
     why_not_ranked,
@@ -77,7 +77,7 @@ class Table:
     detail: str
     """The part that tells it from the scenario's other tables: axis values, else the variant."""
     anchor: str
-    rows: tuple[Row, ...]
+    rows: tuple[RankedRow, ...]
     unranked: tuple[Record, ...]
     """Records without a valid measurement."""
     stand_ins: tuple[Record, ...]
@@ -156,7 +156,7 @@ class Card:
     """None where no command helps."""
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[RankedRow, ...]:
         """The best rows."""
         return self.table.rows[:MOST_IN_CARD]
 
@@ -285,7 +285,7 @@ def _table(
     )
 
 
-def _axis(rows: Sequence[Row], declaration: Declaration) -> Axis:
+def _axis(rows: Sequence[RankedRow], declaration: Declaration) -> Axis:
     """Return the axis of the primary metric, which shows each round and the interval."""
     metric = declaration.primary_metric
     values = [row.figure.value for row in rows]
@@ -295,7 +295,7 @@ def _axis(rows: Sequence[Row], declaration: Declaration) -> Axis:
     return linear_axis([*values, *of_rounds, *bounds], writer(metric))
 
 
-def _spread_charts(rows: Sequence[Row], declaration: Declaration) -> Iterable[SpreadChart]:
+def _spread_charts(rows: Sequence[RankedRow], declaration: Declaration) -> Iterable[SpreadChart]:
     """Yield the charts of the spreads that some row has."""
     for spread in declaration.spreads:
         writers = [writer(declaration.metric(name)) for name in spread.metrics]
@@ -324,7 +324,7 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     metric = run.declaration.primary_metric
     write = writer(metric)
 
-    def explain(row: Row) -> str:
+    def explain(row: RankedRow) -> str:
         return f"{write(row.figure.value)} {metric.heading}"
 
     lines: dict[str, list[CellStanding]] = {}
@@ -336,7 +336,7 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     return Overview(tuple(tables), tuple((name, tuple(entries)) for name, entries in ordered))
 
 
-def _standing(table: Table, adapter: str, explain: Callable[[Row], str]) -> CellStanding:
+def _standing(table: Table, adapter: str, explain: Callable[[RankedRow], str]) -> CellStanding:
     for row in table.rows:
         if row.record.cell.adapter == adapter:
             return CellStanding(row.share, row.wins, None, explain(row))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedRow:
     """An `ok` record with its order in the table."""
 
     record: Record
@@ -55,7 +55,7 @@ quick."""
 
 def ranked(
     records: Sequence[Record], declaration: Declaration, directory: Path | None = None
-) -> list[Row]:
+) -> list[RankedRow]:
     """Return the `ok` records of one scenario that have the primary metric, the best first.
 
     Records of disturbed rounds are left out, because a slow round may be the machine's doing.
@@ -102,7 +102,7 @@ def ranked(
         to_best = compared(number, 0)
         to_baseline = None if baseline is None else compared(number, baseline)
         rows.append(
-            Row(
+            RankedRow(
                 record=record,
                 figure=figure,
                 to_best=to_best,
@@ -217,7 +217,7 @@ def times_as_good(found: Difference, metric: Metric) -> float | None:
     return 1 / ratio if ratio else None
 
 
-def share_of_limit(row: Row) -> float | None:
+def share_of_limit(row: RankedRow) -> float | None:
     """Return a rate's share of the lowest ceiling of the machine itself; None without one."""
     limits = row.record.limits
     lowest = None if limits is None else limits.lowest
@@ -244,13 +244,13 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column: its heading, how a row shows in it, and how soon it gives way (0 never)."""
 
     heading: str
     title: str
     """Its meaning in a few words."""
-    entry: Callable[[Row], Entry]
+    entry: Callable[[RankedRow], Entry]
     gives_way: int = 0
     first: Literal["ascending", "descending"] = "descending"
     """The order that one wants first when sorting by it: the best on top."""
@@ -265,12 +265,12 @@ class Column:
 RULES = tuple(Stop)
 
 
-def _stopped_by(row: Row) -> Entry:
+def _stopped_by(row: RankedRow) -> Entry:
     stop = row.record.stopped_by
     return Entry(None, MISSING) if stop is None else Entry(RULES.index(stop), stop.value)
 
 
-STOPPED_BY = Column(
+STOPPED_BY = TableColumn(
     "stopped by",
     "the rule that ended its rounds: interval (narrow enough, and its rank known), decided (left "
     "alone), rounds (the most), or time",
@@ -282,7 +282,7 @@ GROUP_MARKS = ("┐", "│", "┘")
 """The first, the middle and the last line of adapters whose order is not shown."""
 
 
-def group_marks(rows: Sequence[Row]) -> list[str]:
+def group_marks(rows: Sequence[RankedRow]) -> list[str]:
     """Return what follows each place in text: a part of a bracket, spaces, or nothing at all."""
     if not any(row.tied for row in rows):
         return [""] * len(rows)
@@ -298,7 +298,7 @@ def group_marks(rows: Sequence[Row]) -> list[str]:
 class Filled(NamedTuple):
     """A column with its entries, one per row."""
 
-    column: Column
+    column: TableColumn
     entries: tuple[Entry, ...]
 
 
@@ -330,15 +330,15 @@ class Columns:
             if one.shown is not None and one.name not in elsewhere
         )
 
-    def all(self, rows: Sequence[Row]) -> list[Filled]:
+    def all(self, rows: Sequence[RankedRow]) -> list[Filled]:
         """Return all columns that have something to show."""
         return [*self.standing(rows), *self.beside(rows), *self.others(rows)]
 
-    def standing(self, rows: Sequence[Row]) -> list[Filled]:
+    def standing(self, rows: Sequence[RankedRow]) -> list[Filled]:
         """Return the columns of the primary metric, those left out that have nothing to show."""
         return _filled(self._standing, rows)
 
-    def beside(self, rows: Sequence[Row]) -> list[Filled]:
+    def beside(self, rows: Sequence[RankedRow]) -> list[Filled]:
         """Return the columns of the costs that the primary metric leaves out."""
         return _filled(self._beside, rows)
 
@@ -356,7 +356,7 @@ class Columns:
         shown = [one for one in (*shared, *own) if one.shown is not None and one != first]
         return [(one, tuple(_entry(record, one) for record in records)) for one in (first, *shown)]
 
-    def others(self, rows: Sequence[Row]) -> list[Filled]:
+    def others(self, rows: Sequence[RankedRow]) -> list[Filled]:
         """Return the columns of all other metrics that some row has; own metrics come last."""
         names = (name for row in rows for name in row.record.metrics if name not in self._known)
         own = (self.declaration.metric(name) for name in dict.fromkeys(names))
@@ -364,35 +364,35 @@ class Columns:
         return _filled((*self._shared, *own_columns), rows)
 
 
-def _filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Filled]:
+def _filled(columns: Sequence[TableColumn], rows: Sequence[RankedRow]) -> list[Filled]:
     filled = [Filled(column, tuple(column.entry(row) for row in rows)) for column in columns]
     return [one for one in filled if any(entry.value is not None for entry in one.entries)]
 
 
-def _standing(declaration: Declaration) -> list[Column]:
+def _standing(declaration: Declaration) -> list[TableColumn]:
     metric = declaration.primary_metric
     write, higher = writer(metric), metric.better == "higher"
     of_best = f"share of the {metric.words.best}" if higher else f"{metric.words.best} over own"
     columns = [
-        Column(
+        TableColumn(
             metric.heading,
             metric.description,
             lambda row: Entry(_number(row.figure.value, metric), write(row.figure.value)),
             first="descending" if higher else "ascending",
             is_primary=True,
         ),
-        Column(
+        TableColumn(
             "±",
             "half the 95 % interval over rounds, relative",
             lambda row: Entry(row.figure.relative_half_width, margin(row.figure)),
             first="ascending",
         ),
-        Column(
+        TableColumn(
             "vs best",
             f"{of_best}; {UNSURE} marks a difference that the rounds do not show",
             lambda row: Entry(row.share, _ratio(row.share, row.to_best, share)),
         ),
-        Column(
+        TableColumn(
             PLACE,
             "the positions it may have, by comparison in pairs",
             lambda row: Entry(row.place.first, _place(row.place)),
@@ -402,7 +402,7 @@ def _standing(declaration: Declaration) -> list[Column]:
     ]
     if higher:
         columns.append(
-            Column(
+            TableColumn(
                 "of limit",
                 "share of what this machine does alone, such as decoding",
                 lambda row: _share_entry(share_of_limit(row)),
@@ -412,7 +412,7 @@ def _standing(declaration: Declaration) -> list[Column]:
     if (baseline := declaration.baseline) is not None:
         name = declaration.adapter_name(baseline)
         columns.append(
-            Column(
+            TableColumn(
                 f"× {baseline}",
                 f"own {metric.heading} over that of {name}"
                 if higher
@@ -424,17 +424,17 @@ def _standing(declaration: Declaration) -> list[Column]:
     return columns
 
 
-def price_column(declaration: Declaration, hourly_price_usd: float | None) -> Column | None:
+def price_column(declaration: Declaration, hourly_price_usd: float | None) -> TableColumn | None:
     """Return the column of the price of a million samples; None where no price is known."""
     rate = rate_of(declaration)
     if rate is None or hourly_price_usd is None:
         return None
 
-    def entry(row: Row) -> Entry:
+    def entry(row: RankedRow) -> Entry:
         value = price_per_million_usd(row.record, declaration, hourly_price_usd)
         return Entry(value, MISSING if value is None else significant(value))
 
-    return Column(
+    return TableColumn(
         f"$ per 1M {rate.heading.removesuffix('/s')}",
         f"the machine's {hourly_price_usd:g} USD per hour over {rate.heading}",
         entry,
@@ -451,8 +451,8 @@ def _place(place: PlaceRange) -> str:
     return f"{place.first}" if place.first == place.last else f"{place.first}–{place.last}"
 
 
-def _metric_column(metric: Metric, *, with_margin: bool = False) -> Column:
-    return Column(
+def _metric_column(metric: Metric, *, with_margin: bool = False) -> TableColumn:
+    return TableColumn(
         metric.heading,
         f"{metric.description}, with half the 95 % interval" if with_margin else metric.description,
         lambda row: _entry(row.record, metric, with_margin=with_margin),

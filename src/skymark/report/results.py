@@ -22,7 +22,7 @@ from skymark.rundir import reader
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from skymark.report.ranking_table import Row
+    from skymark.report.ranking_table import RankedRow
     from skymark.report.verdicts import ScenarioVerdict
     from skymark.store.storing import Stored
 
@@ -61,7 +61,7 @@ class Run(reader.Run):
         """Return the verdict on each scenario, in sentences: ``print(run.verdicts()[0].text)``."""
         return verdicts_of(self)
 
-    def ranking(self) -> dict[str, list[Row]]:
+    def ranking(self) -> dict[str, list[RankedRow]]:
         """Return the ranked records of each scenario, the best first.
 
         The primary metric ranks. `Row.leads` is true for the best record, or for all that

@@ -18,7 +18,7 @@ from skymark.report.ranking_table import (
     UNSURE,
     WIDE_ONLY,
     Columns,
-    Row,
+    RankedRow,
     group_marks,
     not_ranked,
     ranked,
@@ -117,7 +117,7 @@ def _print_table(table: Text, console: Console) -> None:
     console.print(table, no_wrap=True, overflow="ignore", crop=False)
 
 
-def _table(rows: Sequence[Row], columns: Columns, width: int | None) -> Text:
+def _table(rows: Sequence[RankedRow], columns: Columns, width: int | None) -> Text:
     """Return a table of the columns that fit, without empty ones.
 
     Its lines are made here: a `rich.table.Table` is many times slower, and a run may have

@@ -14,7 +14,7 @@ from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure
 from skymark.model.record import Record
 from skymark.report.ranking_table import (
-    Row,
+    RankedRow,
     not_ranked,
     ranked,
     share_of_limit,
@@ -68,7 +68,7 @@ class ScenarioVerdict(Frozen):
 
 
 def verdicts_of(
-    run: Run, rankings: Mapping[str, Sequence[Row]] | None = None
+    run: Run, rankings: Mapping[str, Sequence[RankedRow]] | None = None
 ) -> tuple[ScenarioVerdict, ...]:
     """Return the verdict on each scenario of a run, in the order of its tables.
 
@@ -142,7 +142,7 @@ def repeating_command(run: Run) -> str:
     return shlex.join(["skymark", "run", "--plan", _path_of(run)])
 
 
-def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[Row]) -> str | None:
+def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[RankedRow]) -> str | None:
     """Return the command that decides a scenario, or tunes its best adapter; None for none."""
     metric = run.declaration.primary_metric
     best = [row.record for row in rows if row.leads]
@@ -184,7 +184,7 @@ def _path_of(run: Run) -> str:
 
 
 def _verdict(
-    label: str, records: Sequence[Record], rows: Sequence[Row], declaration: Declaration
+    label: str, records: Sequence[Record], rows: Sequence[RankedRow], declaration: Declaration
 ) -> ScenarioVerdict:
     names = _names(records, declaration)
     refused = (*_refused(records, names), *_disturbed(records))
@@ -228,7 +228,7 @@ def _verdict(
 
 
 def _decided(
-    label: str, rows: Sequence[Row], names: dict[str, str], declaration: Declaration
+    label: str, rows: Sequence[RankedRow], names: dict[str, str], declaration: Declaration
 ) -> tuple[Figure | None, str]:
     """Return the ratio of the best to the next, and the sentence that tells it."""
     metric = declaration.primary_metric
@@ -269,7 +269,7 @@ def _cheapest(
     return costs[0].cell.adapter, (f"No difference in {heading} is shown; {uses}.",)
 
 
-def _limit(row: Row, names: dict[str, str], declaration: Declaration) -> Iterator[str]:
+def _limit(row: RankedRow, names: dict[str, str], declaration: Declaration) -> Iterator[str]:
     """Yield a sentence that says how near a row comes to what the machine itself can do."""
     limits = row.record.limits
     lowest, reached = None if limits is None else limits.lowest, share_of_limit(row)
@@ -280,7 +280,7 @@ def _limit(row: Row, names: dict[str, str], declaration: Declaration) -> Iterato
     yield f"{_name(row, names)} reaches {share(reached)} of this machine's limit: {limit}."
 
 
-def _seconds_to_decide(best: Sequence[Row], declaration: Declaration) -> float | None:
+def _seconds_to_decide(best: Sequence[RankedRow], declaration: Declaration) -> float | None:
     """Return the seconds of rounds that are likely to show the best, or a tie within 5 %."""
     metric = declaration.primary_metric
     values = [values_of(row.record, metric) for row in best]
@@ -292,7 +292,9 @@ def _seconds_to_decide(best: Sequence[Row], declaration: Declaration) -> float |
     return max(known) * each_s if len(known) == len(rounds) else None
 
 
-def _what_would_decide(best: Sequence[Row], more_s: float | None, declaration: Declaration) -> str:
+def _what_would_decide(
+    best: Sequence[RankedRow], more_s: float | None, declaration: Declaration
+) -> str:
     widest = max(best, key=lambda row: row.figure.relative_half_width or 0.0).figure
     if declaration.primary_metric.scale == "exact":
         return "Their figures are equal."
@@ -359,11 +361,11 @@ def _names(records: Sequence[Record], declaration: Declaration) -> dict[str, str
     }
 
 
-def _name(row: Row, names: dict[str, str]) -> str:
+def _name(row: RankedRow, names: dict[str, str]) -> str:
     return names[row.record.cell.id]
 
 
-def _figure(row: Row, declaration: Declaration) -> str:
+def _figure(row: RankedRow, declaration: Declaration) -> str:
     metric = declaration.primary_metric
     told = f"{writer(metric)(row.figure.value)} {metric.heading}"
     if metric.scale == "exact" or row.figure.relative_half_width is None:

@@ -1,6 +1,6 @@
 """Allocation of rounds within a time limit, to the cells whose next round decides most.
 
-Each sweep gives a round to the cells of the most urgent need (see `Need`) whose intervals it
+Each sweep gives a round to the cells of the most urgent need (see `Urgency`) whose intervals it
 narrows most for its time. Before each sweep, every cell is judged anew from all rounds, so a
 stopped cell can start again.
 """
@@ -87,7 +87,7 @@ class Sweep:
     """The rule that stops each other open cell at present."""
 
 
-class Need(IntEnum):
+class Urgency(IntEnum):
     """Reason for another round, the most urgent first."""
 
     ROUNDS = 0
@@ -128,7 +128,7 @@ class Allocation:
             contests[cell.contest].append(cell)
         cells = [cell for contest in contests.values() for cell in contest]
         lent = lent_variances({cell.name: cell.values for cell in cells})
-        waiting: dict[Need, list[tuple[int, Standing]]] = defaultdict(list)
+        waiting: dict[Urgency, list[tuple[int, Standing]]] = defaultdict(list)
         stops: dict[str, Stop] = {}
         for contest in contests.values():
             needs, ends = self._judged(contest, lent)
@@ -139,10 +139,10 @@ class Allocation:
                 waiting[need] += [
                     (place, cell)
                     for place, cell in enumerate(cells)
-                    if need is Need.ROUNDS or place < half or cell.rounds < FEW_ROUNDS
+                    if need is Urgency.ROUNDS or place < half or cell.rounds < FEW_ROUNDS
                 ]
         for need in sorted(waiting):
-            if need is Need.ROUNDS:
+            if need is Urgency.ROUNDS:
                 waiting[need].sort(key=lambda entry: (entry[1].rounds, entry[0]))
                 in_order = [cell for _, cell in waiting[need]]
             else:
@@ -153,7 +153,7 @@ class Allocation:
 
     def _judged(
         self, contest: Sequence[Standing], lent: Mapping[str, float]
-    ) -> tuple[dict[Need, list[Standing]], dict[str, Stop]]:
+    ) -> tuple[dict[Urgency, list[Standing]], dict[str, Stop]]:
         """Return a contest's open cells by need, best first, and the rule that stops each other.
 
         Args:
@@ -166,7 +166,7 @@ class Allocation:
         ranking = sorted(filter(Standing.is_whole, begun), key=self._order)
         behind = {cell.name for cell in ranking[1:] if self._is_behind(cell, ranking[0])}
         unknown, tied = self._undecided([cell for cell in ranking if cell.name not in behind])
-        needs: dict[Need, list[Standing]] = defaultdict(list)
+        needs: dict[Urgency, list[Standing]] = defaultdict(list)
         ends = {cell.name: Stop.ROUNDS for cell in begun if cell.open and not cell.is_whole()}
         for cell in (cell for cell in ranking if cell.open):
             if cell.name in behind:
@@ -174,15 +174,15 @@ class Allocation:
             elif cell.rounds >= self.effort.max_rounds:
                 ends[cell.name] = Stop.ROUNDS
             elif cell.name in unknown:
-                needs[Need.PLACE].append(cell)
+                needs[Urgency.PLACE].append(cell)
             elif not self._is_narrow(cell, lent.get(cell.name)):
                 few = cell.rounds < FEW_ROUNDS
-                needs[Need.PLACE if few else Need.INTERVAL].append(cell)
+                needs[Urgency.PLACE if few else Urgency.INTERVAL].append(cell)
             elif cell.name in tied:
-                needs[Need.TIE].append(cell)
+                needs[Urgency.TIE].append(cell)
             else:
                 ends[cell.name] = Stop.INTERVAL
-        needs[Need.ROUNDS] = [cell for cell in contest if cell.open and cell.rounds < least]
+        needs[Urgency.ROUNDS] = [cell for cell in contest if cell.open and cell.rounds < least]
         return needs, ends
 
     def _order(self, cell: Standing) -> float:

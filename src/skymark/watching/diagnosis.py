@@ -31,7 +31,7 @@ MOST_WORKERS = 64
 
 
 @dataclass(frozen=True)
-class Cause:
+class WaitCause:
     """One reason for waits."""
 
     stage: str
@@ -60,7 +60,7 @@ class Diagnosis:
     """Part of the time in which the accelerator has nothing to do for want of data."""
     starting: float
     """The part of the whole time at starts of epochs; that of the only epoch counts here alone."""
-    causes: tuple[Cause, ...]
+    causes: tuple[WaitCause, ...]
     """The greatest first; "none" alone where the loader keeps up."""
 
 
@@ -89,19 +89,19 @@ def diagnose(facts: Facts) -> Diagnosis:
         free_rate=facts.batches / max(elapsed - facts.lost_s, 1e-9),
         waiting=waiting,
         starting=starting,
-        causes=tuple(causes) or (Cause("", "none", 0.0),),
+        causes=tuple(causes) or (WaitCause("", "none", 0.0),),
     )
 
 
-def _full_memory(facts: Facts) -> Cause | None:
+def _full_memory(facts: Facts) -> WaitCause | None:
     """Return the cause of workers that died, or soon will, for want of /dev/shm."""
     if facts.shm_bytes is None or facts.shm_free_bytes is None:
         return None
     full = facts.shm_free_bytes < NEARLY_FULL * facts.shm_bytes
-    return Cause("hand-over", "shared-memory", 1.0) if full and facts.workers else None
+    return WaitCause("hand-over", "shared-memory", 1.0) if full and facts.workers else None
 
 
-def _start(facts: Facts) -> Cause | None:
+def _start(facts: Facts) -> WaitCause | None:
     """Return the cause of waits at starts of epochs."""
     share = facts.start_s / max(facts.elapsed_s, 1e-9)
     per_epoch = facts.elapsed_s / facts.epochs
@@ -114,32 +114,36 @@ def _start(facts: Facts) -> Cause | None:
         enough = _enough_workers(facts, facts.step_s)
         if enough < facts.workers:
             left = start * enough / facts.workers
-            return Cause("start", "too-many-workers", share, rate(left), {"num_workers": enough})
+            return WaitCause(
+                "start", "too-many-workers", share, rate(left), {"num_workers": enough}
+            )
     if facts.epochs > 1 and facts.workers and facts.settings.get("persistent_workers") is False:
         left = min(start / facts.epochs + facts.feed_s, start)
-        return Cause("start", "workers-restart", share, rate(left), {"persistent_workers": True})
+        return WaitCause(
+            "start", "workers-restart", share, rate(left), {"persistent_workers": True}
+        )
     if facts.workers == 0 and start <= 3 * max(facts.feed_s, 0.0):
         return None  # the first batch costs as much as any other
-    return Cause("start", "slow-start", share)
+    return WaitCause("start", "slow-start", share)
 
 
-def _supply(facts: Facts) -> Cause | None:
+def _supply(facts: Facts) -> WaitCause | None:
     """Return the cause of waits between first and last batch."""
     share = facts.wait_s / max(facts.elapsed_s, 1e-9)
     if facts.empty_s is not None:
         share = facts.empty_s / max(facts.elapsed_s, 1e-9)
     if not facts.stages:
-        return Cause("", "unknown", share)
+        return WaitCause("", "unknown", share)
     stage = max(facts.stages, key=lambda name: facts.stages[name].wall_s)
     cost = facts.stages[stage]
     unpacks = facts.workers and facts.wait_cpu_s > facts.wait_s / 2
     if unpacks or (stage == "hand-over" and not _has_heavy_tail(facts)):
-        cause = Cause("hand-over", "pickling", share, _without_hand_over(facts))
+        cause = WaitCause("hand-over", "pickling", share, _without_hand_over(facts))
     elif _has_heavy_tail(facts):
         rate = min(1 / facts.step_s, facts.workers / facts.feed_s)
-        cause = Cause(stage, "heavy-tail", share, rate, _for_tail(facts))
+        cause = WaitCause(stage, "heavy-tail", share, rate, _for_tail(facts))
     elif facts.run_delay > CROWDED and _others_share(facts) > CROWDED:
-        cause = Cause(stage, "other-programs", share, _rate_with(facts, max(facts.workers, 1)))
+        cause = WaitCause(stage, "other-programs", share, _rate_with(facts, max(facts.workers, 1)))
     elif _lock_s(facts):
         cause = _lock(facts, stage, share)
     elif stage == "read" and _off_cpu(cost, facts) > 0.5:
@@ -183,11 +187,11 @@ def _lock_s(facts: Facts) -> float:
     return facts.late_s * facts.batches if contended and alone else 0.0
 
 
-def _lock(facts: Facts, stage: str, share: float) -> Cause:
+def _lock(facts: Facts, stage: str, share: float) -> WaitCause:
     """Return the cause of threads that take turns at Python's lock."""
     lost = min(_lock_s(facts) / max(facts.elapsed_s, 1e-9), 1 - share)
     rate = facts.batches / max(facts.elapsed_s * (1 - share - lost), 1e-9)
-    return Cause(stage, "gil", share + lost, rate)
+    return WaitCause(stage, "gil", share + lost, rate)
 
 
 def _off_cpu(cost: StageCost, facts: Facts) -> float:
@@ -197,25 +201,25 @@ def _off_cpu(cost: StageCost, facts: Facts) -> float:
     return max(1 - cost.cpu_s / cost.wall_s - facts.run_delay, 0.0)
 
 
-def _reading(facts: Facts, cost: StageCost) -> Cause:
+def _reading(facts: Facts, cost: StageCost) -> WaitCause:
     """Return the cause of slow reading: the disk, the network, or storage of no known kind."""
     others_s = max(facts.feed_s - cost.wall_s, 0.0)
     if facts.disk_bytes_per_s > 2**20 and (facts.io_pressure is None or facts.io_pressure > 0.1):
-        return Cause("read", "disk", 0.0, _rate_at(facts, others_s))
+        return WaitCause("read", "disk", 0.0, _rate_at(facts, others_s))
     cause = "network" if facts.network_bytes_per_s > 2**20 else "slow-storage"
     enough = _enough_workers(facts, facts.step_s)
     settings = {"num_workers": enough} if facts.library == "torch" else {}
-    return Cause("read", cause, 0.0, _rate_with(facts, enough), settings)
+    return WaitCause("read", cause, 0.0, _rate_with(facts, enough), settings)
 
 
-def _in_main_process(facts: Facts, stage: str, share: float) -> Cause:
+def _in_main_process(facts: Facts, stage: str, share: float) -> WaitCause:
     """Return the cause where the loop's own thread makes the batches."""
     enough = _enough_workers(facts, facts.step_s)
     settings = {"num_workers": enough} if facts.library == "torch" else {}
-    return Cause(stage, "main-process", share, _rate_with(facts, enough), settings)
+    return WaitCause(stage, "main-process", share, _rate_with(facts, enough), settings)
 
 
-def _of_workers(facts: Facts, stage: str, share: float) -> Cause:
+def _of_workers(facts: Facts, stage: str, share: float) -> WaitCause:
     """Return the cause where workers are too slow: their number, or the cores."""
     workers = max(facts.workers, 1)
     enough = _enough_workers(facts, facts.step_s)
@@ -223,8 +227,8 @@ def _of_workers(facts: Facts, stage: str, share: float) -> Cause:
     rate = facts.batches / max(facts.elapsed_s - facts.start_s, 1e-9)
     if facts.busy_cores > FULL * facts.cores or possible < 1.1 * rate or enough <= workers:
         left_s = facts.feed_s - facts.stages[stage].wall_s
-        return Cause(stage, "cores", share, _rate_at(facts, left_s))
-    return Cause(stage, "too-few-workers", share, possible, {"num_workers": enough})
+        return WaitCause(stage, "cores", share, _rate_at(facts, left_s))
+    return WaitCause(stage, "too-few-workers", share, possible, {"num_workers": enough})
 
 
 def _making_s(facts: Facts) -> float:
@@ -267,10 +271,10 @@ def _without_hand_over(facts: Facts) -> float:
     return _rate_at(facts, facts.feed_s - (cost.wall_s if cost else 0.0))
 
 
-def _copy(facts: Facts) -> Cause | None:
+def _copy(facts: Facts) -> WaitCause | None:
     """Return the cause of copies to the device that the loop waits for."""
     share = facts.copy_s / max(facts.elapsed_s, 1e-9)
     rate = facts.batches / max(facts.elapsed_s - facts.copy_s, 1e-9)
     if facts.settings.get("pin_memory") is False:
-        return Cause("copy", "pageable-memory", share, rate, {"pin_memory": True})
-    return Cause("copy", "copy", share, rate)
+        return WaitCause("copy", "pageable-memory", share, rate, {"pin_memory": True})
+    return WaitCause("copy", "copy", share, rate)

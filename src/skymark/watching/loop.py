@@ -13,13 +13,13 @@ from typing import Any
 from skymark.watching.attach import attach, made_for, settings_of
 from skymark.watching.recorder import FOLDER, Recorder, recorder, start
 from skymark.watching.start import end_with_process
-from skymark.watching.verdict import Verdict, verdict_of, write_trace
+from skymark.watching.verdict import LoopVerdict, verdict_of, write_trace
 
 
 class Watched:
     """A loader under watch. All other attributes are the loader's own."""
 
-    verdict: Verdict | None = None
+    verdict: LoopVerdict | None = None
     """The outcome, once the loop has ended or was left."""
 
     def __init__(self, loader: Any, batches: int | None = None, trace: str | None = None) -> None:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Callable
 
 from skymark.watching.recorder import BATCHES, DONE, FOLDER
-from skymark.watching.verdict import Verdict, verdict_of, write_trace
+from skymark.watching.verdict import LoopVerdict, verdict_of, write_trace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 HOOK = """\
@@ -56,7 +56,7 @@ class Watch:
 
     status: int
     """Exit status as `subprocess` gives it: negative for a signal."""
-    verdict: Verdict | None
+    verdict: LoopVerdict | None
     """None where no loop was seen."""
     has_python: bool
     """Whether a Python process of the program took part."""
@@ -67,7 +67,7 @@ def watch_program(
     batches: int | None = None,
     trace: str | None = None,
     tell: Callable[[Watch], None] = lambda _: None,
-    meanwhile: Callable[[Verdict], None] = lambda _: None,
+    meanwhile: Callable[[LoopVerdict], None] = lambda _: None,
 ) -> Watch:
     """Run a program under watch until it ends.
 
@@ -124,7 +124,7 @@ def _follow(
     program: subprocess.Popen[bytes],
     into: str,
     tell: Callable[[Watch], None],
-    meanwhile: Callable[[Verdict], None],
+    meanwhile: Callable[[LoopVerdict], None],
 ) -> Watch | None:
     """Wait for the program's end, and tell what is known meanwhile."""
     told = None

@@ -35,7 +35,7 @@ def duration_of(bucket: int) -> int:
     return int((step + STEPS_PER_OCTAVE + 0.5) * 2 ** (octave - 1))
 
 
-class Stage:
+class StageTime:
     """Time of one stage in this process."""
 
     __slots__ = ("calls", "cpu_ns", "histogram", "wall_ns", "whole_ns")
@@ -65,7 +65,7 @@ class StageClock:
     """
 
     def __init__(self) -> None:
-        self.stages: dict[str, Stage] = {}
+        self.stages: dict[str, StageTime] = {}
         self.slowest: list[tuple[int, str]] = []
         self._threads = local()
 
@@ -96,7 +96,7 @@ class StageClock:
             stack[-1][1] += cpu
         stage = self.stages.get(name)
         if stage is None:
-            stage = self.stages[name] = Stage()
+            stage = self.stages[name] = StageTime()
         stage.calls += calls
         stage.whole_ns += wall
         stage.wall_ns += wall - entry[0]

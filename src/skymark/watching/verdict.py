@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from skymark.watching.diagnosis import Cause, Diagnosis, diagnose
+from skymark.watching.diagnosis import Diagnosis, WaitCause, diagnose
 from skymark.watching.facts import Facts, StageCost, facts_of, read_processes
 
 LIBRARIES = {
@@ -78,14 +78,14 @@ COPY_LINE = "batch = batch.to(device, non_blocking=True)"
 SHM_LINE = 'torch.multiprocessing.set_sharing_strategy("file_system")'
 
 
-def advice_of(cause: Cause) -> str:
+def advice_of(cause: WaitCause) -> str:
     """Return what to do about a cause, in a sentence."""
     if cause.cause == "cores":
         return OF_STAGE.get(cause.stage, "Make a sample cheaper, or use more cores.")
     return OF_CAUSE.get(cause.cause, "")
 
 
-def lines_of(cause: Cause, library: str) -> list[str]:
+def lines_of(cause: WaitCause, library: str) -> list[str]:
     """Return the lines to paste against a cause."""
     lines = []
     if library == "torch" and cause.settings:
@@ -103,7 +103,7 @@ def lines_of(cause: Cause, library: str) -> list[str]:
     return lines
 
 
-class Verdict:
+class LoopVerdict:
     """Outcome of a watch over one loop, of all its ranks."""
 
     def __init__(self, ranks: Sequence[Facts]) -> None:
@@ -192,7 +192,7 @@ class Verdict:
     def _clock_words(self) -> str:
         return "times of the host" if self.clock == "host" else "events on the GPU's stream"
 
-    def _told(self, cause: Cause) -> list[str]:
+    def _told(self, cause: WaitCause) -> list[str]:
         reason = REASONS.get(cause.cause, cause.cause)
         told = [
             f"  {_percent(cause.share)} {STAGE_WORDS[cause.stage]}: {reason}. {advice_of(cause)}"
@@ -231,7 +231,7 @@ class Verdict:
         }
 
 
-def _remedy(cause: Cause) -> str:
+def _remedy(cause: WaitCause) -> str:
     if "num_workers" in cause.settings:
         count = cause.settings["num_workers"]
         return f"With {count} worker{'s' * (count != 1)}"
@@ -275,7 +275,7 @@ def _stage_row(name: str, cost: StageCost) -> tuple[str, ...]:
 
 def verdict_of(
     folder: str, killed_by: int | None = None, loop: int | None = None
-) -> Verdict | None:
+) -> LoopVerdict | None:
     """Return the verdict on what processes wrote to a folder; None if no loop was seen.
 
     Args:
@@ -284,7 +284,7 @@ def verdict_of(
         loop: number of the loop in its process; without it, that which took longest.
     """
     ranks = facts_of(folder, killed_by, loop)
-    return Verdict(ranks) if ranks else None
+    return LoopVerdict(ranks) if ranks else None
 
 
 def write_trace(folder: str, path: str) -> None:

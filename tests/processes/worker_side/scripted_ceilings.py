@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from skymark.model.record import Ceiling, Limits
+from skymark.model.record import Ceiling, MachineLimits
 from skymark.suite.contract import CeilingRequest
 
 request = CeilingRequest.model_validate_json(sys.stdin.read())
@@ -16,7 +16,7 @@ if does == "fail":
     sys.exit("no decoder")
 if does == "hang":
     time.sleep(60)
-limits = Limits(ceilings=(Ceiling(name="decoding", rate=1000.0, basis="scripted"),))
+limits = MachineLimits(ceilings=(Ceiling(name="decoding", rate=1000.0, basis="scripted"),))
 if does == "lack":
-    limits = Limits(missing="codec is not in the venv")
+    limits = MachineLimits(missing="codec is not in the venv")
 sys.stdout.write(f"words of a library\n{limits.model_dump_json()}\n")

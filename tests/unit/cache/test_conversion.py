@@ -15,7 +15,7 @@ import pytest
 
 from skymark.cache.conversion import convert, snippet_after
 from skymark.cache.recipe import Recipe, recipe_of
-from skymark.cache.sources import Source, table_of
+from skymark.cache.sources import SourceFile, table_of
 from skymark.execute.run_caches import build_real_data
 from skymark.model.errors import CacheError, DataError, StorageFullError, UsageError
 from skymark.suites.loading.dataset.sources.opening import open_source
@@ -167,7 +167,7 @@ def test_what_the_hub_has_and_the_disk_has_no_room_for_is_not_fetched(tmp_path, 
     place = "hf://datasets/owner/large@main/data/train-0000{}-of-00003.parquet"
     sizes = (6 * 10**14, 4 * 10**14, None)
     files = tuple(
-        Source(address=place.format(number), size_bytes=size, version="c" * 40)
+        SourceFile(address=place.format(number), size_bytes=size, version="c" * 40)
         for number, size in enumerate(sizes)
     )
     said = r"needs about 3150 TB, and [\d.]+ [GT]B are free; nothing was built"

@@ -21,7 +21,7 @@ from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
 from skymark.machine.fitness import Noise
 from skymark.machine.gpu_fitness import CopyRates
-from skymark.model.record import Ceiling, Limits, StabilityWarning
+from skymark.model.record import Ceiling, MachineLimits, StabilityWarning
 from tests.nvml.stand_in import GIB, H100
 
 
@@ -54,7 +54,9 @@ def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp
 def test_what_the_machine_itself_can_do_is_told_of_memory_and_of_the_data_that_is_there(
     monkeypatch, capsys, tmp_path
 ):
-    limits = Limits(ceilings=(Ceiling(name="decoding JPEG on 2 cores", rate=3934.0, basis="b"),))
+    limits = MachineLimits(
+        ceilings=(Ceiling(name="decoding JPEG on 2 cores", rate=3934.0, basis="b"),)
+    )
     monkeypatch.setattr(module, "limits_of_data_here", lambda *_, **__: {"CV-1:small": limits})
     command = ["doctor", "--json", "--skip", "noise", "self-tests"]
     assert main(command) == 0

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from skymark.model.record import Cause, Ceiling, Limits, MachineUse, Status
+from skymark.model.record import Cause, Ceiling, MachineLimits, MachineUse, Status
 from skymark.report import verdicts
 from skymark.report.ranking_table import Columns, ranked
 from skymark.report.verdicts import decided_in, told_of, verdicts_of
@@ -209,10 +209,10 @@ def test_a_decided_scenario_names_no_cheapest(make, verdict_of):
     ("limits", "shares"),
     [
         (None, []),
-        (Limits(missing="PIL is not in the venv"), []),
-        (Limits(ceilings=(Ceiling(name="decoding", rate=4000.0, basis="b"),)), ["75 %"]),
+        (MachineLimits(missing="PIL is not in the venv"), []),
+        (MachineLimits(ceilings=(Ceiling(name="decoding", rate=4000.0, basis="b"),)), ["75 %"]),
         (
-            Limits(
+            MachineLimits(
                 ceilings=(
                     Ceiling(name="decoding", rate=4000.0, basis="b"),
                     Ceiling(name="the disk", rate=3000.0, basis="b"),

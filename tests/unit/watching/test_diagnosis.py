@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skymark.watching.diagnosis import NONE_BELOW, diagnose
 from skymark.watching.facts import Facts, StageCost
-from skymark.watching.verdict import REASONS, STAGE_WORDS, Verdict, advice_of, lines_of
+from skymark.watching.verdict import REASONS, STAGE_WORDS, LoopVerdict, advice_of, lines_of
 
 STEP_S = 0.02
 
@@ -148,7 +148,7 @@ def test_the_first_cause_is_the_limit(case):
 
 @pytest.mark.parametrize("case", TABLE)
 def test_each_cause_has_words_advice_and_a_verdict_that_fits_json(case):
-    verdict = Verdict([TABLE[case][0]])
+    verdict = LoopVerdict([TABLE[case][0]])
     assert verdict.to_json()["causes"]
     for cause in verdict.diagnosis.causes:
         if cause.cause == "none":
@@ -177,7 +177,7 @@ def test_the_gpu_s_empty_time_counts_in_place_of_the_host_s():
     busy = replace(facts, empty_s=0.0)
     assert diagnose(facts).waiting > NONE_BELOW
     assert diagnose(busy).causes[0].cause == "none"
-    assert Verdict([busy]).clock != Verdict([facts]).clock
+    assert LoopVerdict([busy]).clock != LoopVerdict([facts]).clock
 
 
 def test_the_start_of_the_only_epoch_is_told_and_not_blamed():
@@ -190,7 +190,7 @@ def test_the_start_of_the_only_epoch_is_told_and_not_blamed():
 def test_the_slowest_rank_is_named():
     fast = loop("decode", 0.01, workers=2, ranks=2)
     slow = replace(loop("decode", 0.1, workers=2, ranks=2), rank=1)
-    verdict = Verdict([fast, slow])
+    verdict = LoopVerdict([fast, slow])
     assert verdict.facts.rank == 1
     assert "rank 1" in verdict.sentence
     assert [rank["rank"] for rank in verdict.to_json()["ranks"]] == [0, 1]

@@ -15,7 +15,7 @@ import pytest
 import skymark
 from skymark.cli.main import main
 from skymark.watching.program import copy_package, watch_program
-from skymark.watching.verdict import Verdict
+from skymark.watching.verdict import LoopVerdict
 
 LOOP = """
 import random, sys, time
@@ -79,7 +79,7 @@ def test_one_line_in_a_program_gives_the_verdict_to_the_program(capsys):
     loader = skymark.watch([1, 2, 3])
     assert list(loader) == [1, 2, 3]
     assert len(loader) == 3
-    assert isinstance(loader.verdict, Verdict)
+    assert isinstance(loader.verdict, LoopVerdict)
     assert loader.verdict.facts.batches == 3
     assert loader.verdict.sentence in capsys.readouterr().err
 

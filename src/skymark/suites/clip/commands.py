@@ -66,7 +66,7 @@ else:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class ClipOptions(PlanOptions):
+class ClipChoice(PlanOptions):
     """The options that say which models to score on which data sets."""
 
     profile: Annotated[
@@ -103,12 +103,12 @@ class ClipOptions(PlanOptions):
     ] = ()
     own: Annotated[OwnOptions, Parameter(name="*")] = field(default_factory=dict)
 
-    def in_precision(self, precision: str) -> ClipOptions:
+    def in_precision(self, precision: str) -> ClipChoice:
         """Return the same work in another precision."""
         return replace(self, own={**self.own, "precision": precision})
 
 
-DEFAULT_WORK = ClipOptions()
+DEFAULT_WORK = ClipChoice()
 ON_A_GPU = "clip_gpu"
 """Profile of runs on rented GPUs, by default."""
 COMMANDS = App(name=SUITE, help=__doc__)
@@ -116,7 +116,7 @@ COMMANDS = App(name=SUITE, help=__doc__)
 
 @COMMANDS.command
 def plan(  # its parameters are the options of a command
-    options: ClipOptions = DEFAULT_WORK,
+    options: ClipChoice = DEFAULT_WORK,
     *,
     pairs: Annotated[
         bool, Parameter(group=WHERE, help="List every pair of model and data set.")
@@ -186,7 +186,7 @@ def plan(  # its parameters are the options of a command
 
 @COMMANDS.command
 def run(
-    options: ClipOptions = DEFAULT_WORK, how: RunOptions = DEFAULT_HOW, on: OnOptions = DEFAULT_ON
+    options: ClipChoice = DEFAULT_WORK, how: RunOptions = DEFAULT_HOW, on: OnOptions = DEFAULT_ON
 ) -> int:
     """Score models on data sets, here or on a machine that is rented for it.
 
@@ -208,7 +208,7 @@ def run(
     return measure(options.plan(), how)
 
 
-COMMANDS.command(with_options(submit, ClipOptions), name="submit")
+COMMANDS.command(with_options(submit, ClipChoice), name="submit")
 
 COUNTED: tuple[tuple[str, Callable[[Cell], str]], ...] = (
     (MODEL, lambda cell: cell.adapter),

@@ -25,7 +25,7 @@ SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
-class Share:
+class ModelShare:
     """One model's part of a plan."""
 
     adapter: str
@@ -83,7 +83,7 @@ def price_of(
     return HourlyPrice(one.hourly_price_usd, machine, workers_of(plan, one, *slots), time)
 
 
-def shares_of(plan: Plan) -> list[Share]:
+def shares_of(plan: Plan) -> list[ModelShare]:
     """Return the part of each model, in the plan's order."""
     history = read_history(results_directory(), plan, latest=LATEST)
     suite = suite_named(plan.suite)
@@ -91,7 +91,7 @@ def shares_of(plan: Plan) -> list[Share]:
     for one in plan.runnable:
         by_adapter.setdefault(one.cell.adapter, []).append(one)
     return [
-        Share(
+        ModelShare(
             adapter=adapter,
             cells=tuple(cells),
             bytes=largest_need(suite, cells),
@@ -113,7 +113,7 @@ def time_of(plan: Plan, cells: Sequence[PlannedCell], history: Sequence[PastRun]
     return run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
 
 
-def share_lines(shares: Sequence[Share], price: HourlyPrice | None) -> list[str]:
+def share_lines(shares: Sequence[ModelShare], price: HourlyPrice | None) -> list[str]:
     """Return a table with a line per model: pairs, memory, time, price."""
     head = ["model", "pairs", "data sets", "GPU memory", "time"]
     rows = [head if price is None else [*head, "USD"]]
@@ -156,7 +156,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def whole_time(shares: Sequence[Share]) -> Span:
+def whole_time(shares: Sequence[ModelShare]) -> Span:
     """Return the time of all models, one after another."""
     low, expected, high = (
         sum(getattr(one.time, name) for one in shares) for name in ("low_s", "expected_s", "high_s")
@@ -169,7 +169,7 @@ def precision_of(plan: Plan) -> str:
     return str(plan.cells[0].cell.specification["precision"])
 
 
-def summary(plan: Plan, shares: Sequence[Share], price: HourlyPrice | None) -> str:
+def summary(plan: Plan, shares: Sequence[ModelShare], price: HourlyPrice | None) -> str:
     """Describe the whole plan in a few words."""
     groups = {one.group for one in plan.runnable}
     scenarios = {one.cell.scenario for one in plan.runnable}
@@ -195,7 +195,7 @@ def summary(plan: Plan, shares: Sequence[Share], price: HourlyPrice | None) -> s
 
 
 def as_json(
-    plan: Plan, shares: Sequence[Share], price: HourlyPrice | None, *, pairs: bool
+    plan: Plan, shares: Sequence[ModelShare], price: HourlyPrice | None, *, pairs: bool
 ) -> dict[str, object]:
     """Return a plan's listing for programs."""
     found: dict[str, object] = {

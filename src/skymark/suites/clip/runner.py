@@ -28,7 +28,7 @@ from skymark.suites.clip.models.own_weights import conditions_of
 from skymark.suites.clip.pixels.preprocessing import UndecodedPixels
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_for
-from skymark.suites.clip.scoring import Opened, Outcome, Scorer
+from skymark.suites.clip.scoring import Opened, ScoredCell, Scorer
 from skymark.suites.clip.specification import ClipSpecification
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from skymark.model.record import Cell
     from skymark.suite.contract import TimedRegion
     from skymark.suites.clip.encoding.encoder import Encoder
-    from skymark.suites.clip.reading.samples import LeftOut
+    from skymark.suites.clip.reading.samples import DamagedElement
 
 MOST_SAID = 100
 """Limit for damaged elements in a cell's log."""
@@ -159,7 +159,7 @@ class ClipRunner:
         return self._encoder[1]
 
 
-def _left_out(outcome: Outcome) -> list[LeftOut]:
+def _left_out(outcome: ScoredCell) -> list[DamagedElement]:
     """Return the skipped damaged elements of all splits."""
     return [one for split in outcome.scored.splits for one in split.opened.samples.left_out]
 
@@ -172,7 +172,7 @@ def _reset_peak(encoder: Encoder) -> None:
 
 
 def _metrics(
-    outcome: Outcome, encoder: Encoder, timed_ns: int, resources: Resources
+    outcome: ScoredCell, encoder: Encoder, timed_ns: int, resources: Resources
 ) -> dict[str, float]:
     import torch
 
@@ -197,7 +197,7 @@ def _metrics(
     return metrics
 
 
-def _rates(opened: Opened, outcome: Outcome, timed_ns: int) -> dict[str, float]:
+def _rates(opened: Opened, outcome: ScoredCell, timed_ns: int) -> dict[str, float]:
     """Return images per second; a rate is absent if an earlier cell did its work."""
     work, images = outcome.work, outcome.scored.images
     pairs = zip(opened.pixels, opened.decode_ns, strict=True)
@@ -220,7 +220,7 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
+def _samples(outcome: ScoredCell) -> dict[str, tuple[int, ...] | tuple[float, ...]]:
     """Return the batches of the encoder, and each image's part of the figures."""
     work = outcome.work
     parts = outcome.scores.parts
@@ -232,7 +232,7 @@ def _samples(outcome: Outcome) -> dict[str, tuple[int, ...] | tuple[float, ...]]
     }
 
 
-def _pixels_of(outcome: Outcome) -> str:
+def _pixels_of(outcome: ScoredCell) -> str:
     """Return where the features of the images come from, for the record's conditions."""
     if outcome.work.images:
         return "computed"
@@ -241,7 +241,7 @@ def _pixels_of(outcome: Outcome) -> str:
 
 
 def _conditions(
-    specification: ClipSpecification, outcome: Outcome, encoder: Encoder
+    specification: ClipSpecification, outcome: ScoredCell, encoder: Encoder
 ) -> dict[str, Setting]:
     import torch
 

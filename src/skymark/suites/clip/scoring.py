@@ -58,7 +58,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScoredCell:
     """Metrics of a cell, and their data."""
 
     scores: Scores
@@ -202,7 +202,9 @@ class Scorer:
 
     # Scoring
 
-    def score(self, specification: ClipSpecification, opened: Opened, encoder: Encoder) -> Outcome:
+    def score(
+        self, specification: ClipSpecification, opened: Opened, encoder: Encoder
+    ) -> ScoredCell:
         """Return the metrics of a cell.
 
         Raises:
@@ -256,7 +258,7 @@ class Scorer:
         split: ScoredSplit,
         encoder: Encoder,
         figure: str | None,
-    ) -> Outcome:
+    ) -> ScoredCell:
         import numpy as np
         import torch
 
@@ -283,12 +285,12 @@ class Scorer:
                 scores = task.Scores(scores.metrics | own.metrics, scores.parts | own.parts)
             report = partial(task.class_report, prompts.classes, logits.argmax(dim=1), labels)
         scores.metrics["classes"] = float(len(prompts.classes))
-        return Outcome(scores, scored, encoder.work, report)
+        return ScoredCell(scores, scored, encoder.work, report)
 
 
 def _matched(
     specification: ClipSpecification, texts: Sequence[str], split: ScoredSplit, encoder: Encoder
-) -> Outcome:
+) -> ScoredCell:
     """Score images against their captions or words, for retrieval, selection or association."""
     import torch
 
@@ -316,7 +318,7 @@ def _matched(
             images.view(-1, samples.images_per_instance, dimensions),
             queries.view(len(captions), -1, dimensions),
         )
-    return Outcome(scores, Scored((split,), texts, text_features), encoder.work)
+    return ScoredCell(scores, Scored((split,), texts, text_features), encoder.work)
 
 
 def _probed(
@@ -324,7 +326,7 @@ def _probed(
     settings: LinearProbe,
     splits: tuple[ScoredSplit, ...],
     encoder: Encoder,
-) -> Outcome:
+) -> ScoredCell:
     """Train a linear classifier on the features of the training split."""
     import torch
 
@@ -354,4 +356,4 @@ def _probed(
         specification.seed,
         autocast=specification.precision == "amp",
     )
-    return Outcome(scores, Scored(splits), encoder.work)
+    return ScoredCell(scores, Scored(splits), encoder.work)

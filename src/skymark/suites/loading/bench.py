@@ -52,7 +52,7 @@ FROM_MEMORY = 0.5
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkCondition:
     """The link to an object server, in the record's form; empty without one."""
 
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -251,10 +251,12 @@ class AdapterBench:
         return self._evidence
 
     @contextmanager
-    def _served(self, job: LoadingJob, settings: LoadingSettings, bench: Bench) -> Iterator[Link]:
+    def _served(
+        self, job: LoadingJob, settings: LoadingSettings, bench: Bench
+    ) -> Iterator[LinkCondition]:
         """Serve the job's storage over HTTP, if its format requires it; yield the link."""
         if job.format not in HTTP:
-            yield Link()
+            yield LinkCondition()
             return
         from skymark.machine.cgroup import apart
         from skymark.suites.loading.dataset.objects import serving, stored_bytes
@@ -272,7 +274,7 @@ class AdapterBench:
             bench.store = Served(stored_bytes(job.storage), store.sent_bytes)
             figures = {name: getattr(settings, name) for name in LINK_SETTINGS}
             known = {name: value for name, value in figures.items() if value is not None}
-            yield Link(known, str(division))
+            yield LinkCondition(known, str(division))
 
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         storage = Storage.of_cell(self._cache, cell)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s, usable_cores
-from skymark.model.record import Ceiling, Limits, Record
+from skymark.model.record import Ceiling, MachineLimits, Record
 from skymark.model.sizes import size_text
 from skymark.suite.contract import CeilingRequest
 from skymark.suites.loading.metrics import DECLARATION
@@ -135,7 +135,7 @@ def _of_memory(record: Record) -> Iterator[Ceiling]:
 # The decoder on all cores, in an adapter's venv
 
 
-def limits_of(request: CeilingRequest) -> Limits:
+def limits_of(request: CeilingRequest) -> MachineLimits:
     """Measure how fast all cores decode the elements of a cell's scenario, in seconds."""
     storage = Storage.of_cell(request.cache, request.cell)
     cores = usable_cores()
@@ -144,11 +144,11 @@ def limits_of(request: CeilingRequest) -> Limits:
         dataset = storage.dataset()
         rate = rate_at_once(work_of(storage, dataset, [decode]), len(dataset), cores)
     except ImportError as error:
-        return Limits(missing=f"{error.name or error} is not in the venv")
+        return MachineLimits(missing=f"{error.name or error} is not in the venv")
     codec = storage.scenario.codec if storage.data is None else "the data"
     name = f"decoding {codec} on {cores} {'core' if cores == 1 else 'cores'}"
     basis = f"elements per CPU second, one process for each core at once, {WORKED_S:g} s each"
-    return Limits(ceilings=(Ceiling(name=name, rate=rate, basis=basis),))
+    return MachineLimits(ceilings=(Ceiling(name=name, rate=rate, basis=basis),))
 
 
 def decoder_of(scenario: Scenario) -> Stage:

@@ -16,8 +16,8 @@ from skymark.model.record import Cell, Record, Resources, RoundResult, Verificat
 from skymark.suite.contract import TimedRegion
 from skymark.suites.own_loader.metrics import COST, RATE, UTILISATION
 from skymark.suites.own_loader.specification import OwnSpecification, split
-from skymark.suites.own_loader.trial import Counted, LoaderError, Order, trial
-from skymark.watching.verdict import Verdict, verdict_of
+from skymark.suites.own_loader.trial import Counted, LoaderError, TrialOrder, trial
+from skymark.watching.verdict import LoopVerdict, verdict_of
 
 WATCHED_S = 8.0
 """Time for which the chosen candidate is watched."""
@@ -68,15 +68,15 @@ class OwnRunner:
         """Free nothing: each trial has ended."""
 
 
-def order_of(cell: Cell, seconds: float, batches: int) -> Order:
+def order_of(cell: Cell, seconds: float, batches: int) -> TrialOrder:
     """Return the order of a cell's trial."""
     specification = OwnSpecification.of(cell)
     step_s, parameters = split({**cell.settings, **cell.axes})
     size = parameters.get("batch_size", 1)
-    return Order(
+    return TrialOrder(
         file=specification.maker.file,
         function=specification.maker.function,
-        arguments=Order.arguments_of(parameters),
+        arguments=TrialOrder.arguments_of(parameters),
         step_s=step_s,
         seconds=seconds,
         batches=batches,
@@ -139,7 +139,7 @@ FASTER = {
 """What to buy against a cause that a watch names."""
 
 
-def _to_buy(record: Record, cores: int, verdict: Verdict | None) -> Sequence[str]:
+def _to_buy(record: Record, cores: int, verdict: LoopVerdict | None) -> Sequence[str]:
     """Return a sentence on what would feed the step, where the machine is what limits it."""
     figures = {name: figure.value for name, figure in record.metrics.items()}
     busy, cost = figures.get(UTILISATION), figures.get(COST)

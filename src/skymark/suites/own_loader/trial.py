@@ -32,7 +32,7 @@ class LoaderError(SkymarkError):
     exit_code = 1
 
 
-class Order(Frozen):
+class TrialOrder(Frozen):
     """What a trial consumes."""
 
     file: str
@@ -109,7 +109,7 @@ class Trial:
 
 
 @contextmanager
-def trial(python: str, order: Order, facts: Path | None = None) -> Iterator[Trial]:
+def trial(python: str, order: TrialOrder, facts: Path | None = None) -> Iterator[Trial]:
     """Start a trial; its processes are gone afterwards.
 
     Args:

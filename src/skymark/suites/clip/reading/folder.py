@@ -18,7 +18,7 @@ from skymark.suites.clip.reading.layout import (
 )
 from skymark.suites.clip.reading.layout import prompts_of as written_prompts
 from skymark.suites.clip.reading.samples import (
-    LeftOut,
+    DamagedElement,
     Place,
     Samples,
     SplitFile,
@@ -48,7 +48,7 @@ def read_folder(directory: Path, split: str, *, skip_damaged: bool = False) -> S
     """
     files: list[SplitFile] = []
     labels: list[int] = []
-    left_out: list[LeftOut] = []
+    left_out: list[DamagedElement] = []
     for label, paths in enumerate(images_by_class(directory, split).values()):
         for path in paths:
             try:
@@ -56,7 +56,7 @@ def read_folder(directory: Path, split: str, *, skip_damaged: bool = False) -> S
             except DataError as error:
                 if not skip_damaged:
                     raise
-                left_out.append(LeftOut(printable(str(path)), str(error)))
+                left_out.append(DamagedElement(printable(str(path)), str(error)))
                 continue
             files.append(file)
             labels.append(label)

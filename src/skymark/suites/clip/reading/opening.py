@@ -25,7 +25,7 @@ from skymark.suites.clip.reading.layout import (
     read_text,
     shards_of,
 )
-from skymark.suites.clip.reading.samples import LeftOut, Place, Samples, readable
+from skymark.suites.clip.reading.samples import DamagedElement, Place, Samples, readable
 from skymark.suites.clip.reading.selection import (
     WINOGROUND_FILE,
     read_sugar_crepe,
@@ -252,7 +252,7 @@ def reread(opened: OpenedSplit, file: int) -> tuple[Samples, Samples]:
     return again, samples.model_copy(update={"left_out": (), "content_digest": ""})
 
 
-def _without_places(samples: Samples, skipped: Mapping[Place, LeftOut]) -> Samples:
+def _without_places(samples: Samples, skipped: Mapping[Place, DamagedElement]) -> Samples:
     found = {
         number: skipped[place] for number, place in enumerate(samples.places) if place in skipped
     }
@@ -279,7 +279,7 @@ def without_damaged(samples: Samples) -> Samples:
             number: one for number, one in enumerate(pool.map(fault, range(len(samples)))) if one
         }
     found = {
-        number: LeftOut(samples.name_of(number), str(one), samples.places[number])
+        number: DamagedElement(samples.name_of(number), str(one), samples.places[number])
         for number, one in faults.items()
     }
     whole = samples.without(found)

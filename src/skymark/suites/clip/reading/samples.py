@@ -35,7 +35,7 @@ class Place(NamedTuple):
     size: int
 
 
-class LeftOut(NamedTuple):
+class DamagedElement(NamedTuple):
     """A damaged element that is not scored, and the cause."""
 
     name: str
@@ -140,7 +140,7 @@ class Samples(Frozen):
     """Texts of each instance."""
     associations: tuple[Association, ...] | None = None
     """Words with their candidates, which may share images."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[DamagedElement, ...] = ()
     """Skipped damaged elements."""
     content_digest: str = ""
     """Digest of all encoded images in order, from `digest_of_content`; empty until it is known."""
@@ -212,7 +212,7 @@ class Samples(Frozen):
             captions=None if self.captions is None else self.captions[instances],
         )
 
-    def without(self, images: Mapping[int, LeftOut]) -> Samples:
+    def without(self, images: Mapping[int, DamagedElement]) -> Samples:
         """Return the samples without the instances of some images, which `left_out` lists."""
         left_out = (*self.left_out, *images.values())
         if self.associations is not None:

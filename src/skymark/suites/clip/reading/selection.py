@@ -14,7 +14,7 @@ from skymark.suites.clip.reading.layout import is_sound, read_text
 from skymark.suites.clip.reading.samples import (
     SKIP,
     Association,
-    LeftOut,
+    DamagedElement,
     Place,
     Samples,
     SplitFile,
@@ -46,10 +46,10 @@ def read_sugar_crepe(directory: Path, part: str, *, skip_damaged: bool = False) 
     if not isinstance(entries, dict) or not entries:
         raise DataError(f"{file} is no JSON object of entries")
 
-    def instance(entry: Any, where: str) -> Instance:
+    def instance(entry: Any, where: str) -> SelectionInstance:
         image = _image(directory / SUGAR_CREPE_IMAGES, _text(entry, "filename", where))
         texts = (_text(entry, "caption", where), _text(entry, "negative_caption", where))
-        return Instance((image,), texts)
+        return SelectionInstance((image,), texts)
 
     named = ((f"{file}, entry {printable(name)}", entry) for name, entry in entries.items())
     return _samples(named, instance, file, skip_damaged=skip_damaged)
@@ -69,12 +69,12 @@ def read_winoground(directory: Path, *, skip_damaged: bool = False) -> Samples:
     if not file.exists():
         raise DataError(f"{file} is missing; fetch Winoground, whose licence is to be accepted")
 
-    def instance(line: str, where: str) -> Instance:
+    def instance(line: str, where: str) -> SelectionInstance:
         entry = _json(line, Path(where))
         names = (_text(entry, key, where) for key in ("image_0", "image_1"))
         folder = directory / WINOGROUND_IMAGES
         images = tuple(_image(folder, f"{PurePosixPath(name).stem}.png") for name in names)
-        return Instance(
+        return SelectionInstance(
             images, (_text(entry, "caption_0", where), _text(entry, "caption_1", where))
         )
 
@@ -125,7 +125,7 @@ def read_winogavil(directory: Path) -> Samples:
     )
 
 
-class Instance(NamedTuple):
+class SelectionInstance(NamedTuple):
     """The images of an instance, and their captions."""
 
     images: tuple[SplitFile, ...]
@@ -134,7 +134,7 @@ class Instance(NamedTuple):
 
 def _samples(
     entries: Iterable[tuple[str, Entry]],
-    instance: Callable[[Entry, str], Instance],
+    instance: Callable[[Entry, str], SelectionInstance],
     file: Path,
     *,
     skip_damaged: bool,
@@ -144,15 +144,15 @@ def _samples(
     Raises:
         DataError: an entry lacks a field or an image, or no entry is whole.
     """
-    found: list[Instance] = []
-    left_out: list[LeftOut] = []
+    found: list[SelectionInstance] = []
+    left_out: list[DamagedElement] = []
     for where, entry in entries:
         try:
             found.append(instance(entry, where))
         except DataError as error:
             if not skip_damaged:
                 raise DataError(f"{error}; {SKIP}") from error
-            left_out.append(LeftOut(where, str(error)))
+            left_out.append(DamagedElement(where, str(error)))
     if not found:
         raise DataError(f"{file} holds no entry that is whole; fetch it again")
     images = tuple(image for one in found for image in one.images)

@@ -17,7 +17,7 @@ from skymark.model.errors import DataError
 from skymark.suites.clip.reading.layout import Kind, is_sound, require_shard
 from skymark.suites.clip.reading.samples import (
     SKIP,
-    LeftOut,
+    DamagedElement,
     Place,
     Samples,
     SplitFile,
@@ -44,7 +44,7 @@ NPY_ERRORS = (
 """Errors that NumPy raises for damaged arrays."""
 
 
-class Sample(NamedTuple):
+class TarSample(NamedTuple):
     """A sample: its key, and its members by extension."""
 
     name: str
@@ -110,8 +110,8 @@ def read_shards(
         DataError: a shard is empty or damaged, a member would leave the directory, or a sample is
             incomplete.
     """
-    read: list[Content] = []
-    left_out: list[LeftOut] = []
+    read: list[SampleContent] = []
+    left_out: list[DamagedElement] = []
     for number, shard in enumerate(shards):
         for sample in _samples_of(shard, number):
             try:
@@ -119,7 +119,7 @@ def read_shards(
             except DataError as error:
                 if not skip_damaged:
                     raise DataError(f"{error}; {SKIP}") from error
-                left_out.append(LeftOut(sample.name, str(error)))
+                left_out.append(DamagedElement(sample.name, str(error)))
     if not read:
         fault = f" that is whole ({left_out[0].cause})" if left_out else ""
         raise DataError(
@@ -141,7 +141,7 @@ def read_shards(
     )
 
 
-class Content(NamedTuple):
+class SampleContent(NamedTuple):
     """The images of a sample, with their label or captions."""
 
     places: list[Place]
@@ -150,14 +150,14 @@ class Content(NamedTuple):
     group: int = 0
 
 
-def _content(sample: Sample, kind: Kind, group_column: int | None) -> Content:
+def _content(sample: TarSample, kind: Kind, group_column: int | None) -> SampleContent:
     places = [sample.place(extension) for extension in _images_of(sample, kind)]
     readers = {"classification": _label, "multilabel": _multilabel}
     label = readers.get(kind, _captions)(sample)
-    return Content(places, label, 0 if group_column is None else _group(sample, group_column))
+    return SampleContent(places, label, 0 if group_column is None else _group(sample, group_column))
 
 
-def _samples_of(shard: Path, number: int) -> Iterator[Sample]:
+def _samples_of(shard: Path, number: int) -> Iterator[TarSample]:
     """Yield samples: consecutive members that share a key.
 
     Raises:
@@ -174,14 +174,14 @@ def _samples_of(shard: Path, number: int) -> Iterator[Sample]:
             stem, _, extension = path.name.partition(".")
             if (named := f"{path.parent}/{stem}") != key:
                 if found:
-                    yield Sample(f"{shard}: {printable(key)}", number, found, archive)
+                    yield TarSample(f"{shard}: {printable(key)}", number, found, archive)
                 key, found = named, {}
             if extension.lower() in found:
                 raise DataError(f"{shard} has {printable(member.name)} twice; build it again")
             found[extension.lower()] = member
         if not found:
             raise DataError(f"{shard} holds no sample; name members KEY.jpg, KEY.cls …")
-        yield Sample(f"{shard}: {printable(key)}", number, found, archive)
+        yield TarSample(f"{shard}: {printable(key)}", number, found, archive)
 
 
 def _check_place(member: tarfile.TarInfo, shard: Path) -> None:
@@ -194,7 +194,7 @@ def _check_place(member: tarfile.TarInfo, shard: Path) -> None:
         )
 
 
-def _images_of(sample: Sample, kind: Kind) -> list[str]:
+def _images_of(sample: TarSample, kind: Kind) -> list[str]:
     if kind == "selection":
         numbered = [
             name
@@ -212,21 +212,21 @@ def _images_of(sample: Sample, kind: Kind) -> list[str]:
     )
 
 
-def _label(sample: Sample) -> int:
+def _label(sample: TarSample) -> int:
     text = sample.data("cls")
     if not LABEL.fullmatch(text):
         raise DataError(f"{sample.name}.cls is no class number: {text[:20]!r}")
     return int(text)
 
 
-def _multilabel(sample: Sample) -> tuple[int, ...]:
+def _multilabel(sample: TarSample) -> tuple[int, ...]:
     values = _row(sample, "row of ones and zeros, one per class")
     if not np.isin(values, (0, 1)).all():
         raise DataError(f"{sample.name}.npy is no row of ones and zeros, one per class")
     return tuple(int(value) for value in values)
 
 
-def _group(sample: Sample, column: int) -> int:
+def _group(sample: TarSample, column: int) -> int:
     values = _row(sample, "row of metadata")
     if len(values) <= column or not 0 <= values[column] <= MOST_GROUPS:
         raise DataError(
@@ -236,7 +236,7 @@ def _group(sample: Sample, column: int) -> int:
     return int(values[column])
 
 
-def _row(sample: Sample, noun: str) -> npt.NDArray[Any]:
+def _row(sample: TarSample, noun: str) -> npt.NDArray[Any]:
     """Return the numbers of a one-dimensional array.
 
     Args:
@@ -263,7 +263,7 @@ def _row(sample: Sample, noun: str) -> npt.NDArray[Any]:
     return values
 
 
-def _captions(sample: Sample) -> tuple[str, ...]:
+def _captions(sample: TarSample) -> tuple[str, ...]:
     try:
         lines = tuple(sample.data("txt").decode().splitlines())
     except UnicodeDecodeError as error:

@@ -31,7 +31,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.adapters.pytorch import Elements, PyTorchLoader, SharedWork
+from skymark.suites.loading.adapters.pytorch import MapStyleElements, PyTorchLoader, SharedWork
 from skymark.suites.loading.devices import TORCH_FROM_HOST
 from skymark.suites.loading.element_streams import batches_of
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
@@ -106,7 +106,7 @@ def opened(job: LoadingJob) -> Any:
     return deeplake.open_read_only(f"s3://{TABLE_IN_BUCKET}", client)
 
 
-class Rows(Elements):
+class Rows(MapStyleElements):
     """Rows of a dataset, opened where they are used: an open one cannot be sent to a worker."""
 
     def open(self) -> None:

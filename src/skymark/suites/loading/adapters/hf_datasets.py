@@ -22,7 +22,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
-from skymark.suites.loading.adapters.pytorch import Elements, InDataLoader, PyTorchLoader
+from skymark.suites.loading.adapters.pytorch import InDataLoader, MapStyleElements, PyTorchLoader
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def mixed(dataset: Any, mixture: Mixture, seed: int) -> Any:
     return stream.select(range(mixture.elements)).with_format("arrow")
 
 
-class Rows(Elements):
+class Rows(MapStyleElements):
     """Rows of a `Dataset`, a batch at a time; listed files are opened one by one."""
 
     def open(self) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.scenario import Batch
 
 
-class Elements:
+class ElementsByIndex:
     """The methods of a Dataset: length, and elements by index, one or many."""
 
     def __init__(self, job: LoadingJob) -> None:
@@ -61,7 +61,7 @@ class JaxDataLoaderLoader(Loader):
         import jax_dataloader as jdl
 
         self.job = job
-        self.dataset: Any = type("Dataset", (Elements, jdl.Dataset), {})(job)
+        self.dataset: Any = type("Dataset", (ElementsByIndex, jdl.Dataset), {})(job)
         self.backend = backend_of(job)
         if self.backend == "pytorch":
             import torch

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.suites.loading.adapter import adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     BY_SAMPLER,
-    Elements,
     InDataLoader,
+    MapStyleElements,
     PyTorchLoader,
 )
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OVER_HTTP = "http-lance"
 
 
-class Rows(Elements):
+class Rows(MapStyleElements):
     """Rows of a Lance dataset, which is opened where it is used: it cannot be sent to a worker."""
 
     def open(self) -> None:

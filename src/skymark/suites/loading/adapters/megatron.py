@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.suites.loading.adapter import LoadingJob, SkippingLoader, adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     BY_SAMPLER,
-    Elements,
     EpochSampler,
     InDataLoader,
+    MapStyleElements,
     PyTorchLoader,
     SharedWork,
 )
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.work import Mixture
 
 
-class Sequences(Elements):
+class Sequences(MapStyleElements):
     """Elements of one sequence per column, read from memory-mapped files."""
 
     def open(self) -> None:
@@ -140,7 +140,7 @@ def blended(sequences: Sequences, mixture: Mixture) -> Any:
     return BlendedDataset(sources, weights, mixture.elements, config)
 
 
-class Blend(Elements):
+class Blend(MapStyleElements):
     """Elements of a blend, by their places in it."""
 
     def __init__(self, work: SharedWork, mixture: Mixture) -> None:
@@ -186,7 +186,7 @@ class MegatronLoader(SkippingLoader, PyTorchLoader):
     keys: ClassVar = Unconsumed
     sampler: Unconsumed
 
-    def dataset(self) -> Elements:
+    def dataset(self) -> MapStyleElements:
         """Return the sequences, or the blend of several sources."""
         mixture = self.work.job.scenario.mixture
         return Sequences(self.work) if mixture is None else Blend(self.work, mixture)

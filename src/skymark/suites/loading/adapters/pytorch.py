@@ -104,7 +104,7 @@ def worker_share() -> tuple[int, int]:
     return (worker.id, worker.num_workers) if worker else (0, 1)
 
 
-class Elements:
+class MapStyleElements:
     """Map-style dataset of transformed elements."""
 
     def __init__(self, work: SharedWork) -> None:
@@ -153,7 +153,7 @@ class EpochSampler:
 class Share:
     """A worker's share of the elements, for an iterable-style dataset."""
 
-    def __init__(self, elements: Elements, sampler: EpochSampler) -> None:
+    def __init__(self, elements: MapStyleElements, sampler: EpochSampler) -> None:
         self.elements = elements
         self.sampler = sampler
 
@@ -167,7 +167,7 @@ class Share:
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
-    elements: ClassVar[type[Elements]] = Elements
+    elements: ClassVar[type[MapStyleElements]] = MapStyleElements
     keys: ClassVar[type[EpochSampler]] = EpochSampler
     start_method: ClassVar[str | None] = None
     """Of worker processes; None for Python's own."""
@@ -198,7 +198,7 @@ class PyTorchLoader(Loader):
                 drop_last=job.drop_last,
             )
 
-    def dataset(self) -> Elements:
+    def dataset(self) -> MapStyleElements:
         """Return the map-style dataset."""
         return self.elements(self.work)
 

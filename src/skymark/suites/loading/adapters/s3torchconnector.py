@@ -16,8 +16,8 @@ from skymark.suites.loading.adapter import adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     NO_JAX,
     NO_TORCHDATA,
-    Elements,
     InDataLoader,
+    MapStyleElements,
     PyTorchLoader,
 )
 from skymark.suites.loading.storage_formats import BUCKET
@@ -29,7 +29,7 @@ REGION = "us-east-1"
 """Asked for by the client, and of no meaning where an endpoint is given."""
 
 
-class Objects(Elements):
+class Objects(MapStyleElements):
     """Elements of one object per column; scalars are listed beside, as labels are."""
 
     def open(self) -> None:

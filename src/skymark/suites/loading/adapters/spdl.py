@@ -84,7 +84,7 @@ class EpochSource:
                 yield epoch, indices
 
 
-class Stage:
+class BatchStage:
     """The pipeline's stage: from indices to a batch, or to the elements of one to be bucketed."""
 
     def __init__(self, job: LoadingJob) -> None:
@@ -109,7 +109,7 @@ class Stage:
 class SpdlLoader(Loader):
     """Pipelines that live on from epoch to epoch, in this process or others."""
 
-    def __init__(self, job: LoadingJob, stage: Stage, model: str) -> None:
+    def __init__(self, job: LoadingJob, stage: BatchStage, model: str) -> None:
         self.job = job
         self.stage = stage
         self.model = model
@@ -283,9 +283,9 @@ class Spdl(Adapter):
         model = "process" if execution.note else str(execution.model)
         return SpdlLoader(job, self.stage(job), model)
 
-    def stage(self, job: LoadingJob) -> Stage:
+    def stage(self, job: LoadingJob) -> BatchStage:
         """Return the work of the pipelines' stage."""
-        return Stage(job)
+        return BatchStage(job)
 
     def delivering(self, loader: Loader, job: LoadingJob) -> Loader:
         """Return a loader whose batches SPDL's own function copies to a GPU."""

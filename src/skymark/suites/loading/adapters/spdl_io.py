@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from skymark.image_formats import PLAIN_KINDS
 from skymark.model.errors import LibraryAbsentError
 from skymark.suites.loading.adapter import LoadingJob, adapter
-from skymark.suites.loading.adapters.spdl import Spdl, Stage
+from skymark.suites.loading.adapters.spdl import BatchStage, Spdl
 from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def others(element: Element) -> Element:
     return {"index": element["index"], "label": element["label"]}
 
 
-class DecodingStage(Stage):
+class DecodingStage(BatchStage):
     """The pipeline's stage, which decodes by SPDL's own operators."""
 
     def __call__(self, work: Work) -> Batch:
@@ -192,6 +192,6 @@ class SpdlIo(Spdl):
                 "run: apt-get install --no-install-recommends ffmpeg"
             ) from error
 
-    def stage(self, job: LoadingJob) -> Stage:
+    def stage(self, job: LoadingJob) -> BatchStage:
         """Return the stage that decodes."""
         return DecodingStage(job)

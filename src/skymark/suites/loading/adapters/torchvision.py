@@ -19,8 +19,8 @@ from skymark.suites.loading.adapter import LoadingJob, adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     BY_SAMPLER,
     NO_TORCHDATA,
-    Elements,
     InDataLoader,
+    MapStyleElements,
     PyTorch,
     PyTorchLoader,
     SharedWork,
@@ -153,7 +153,7 @@ OPERATORS.work("CV-3", on_batch=mixed)(whole)
 OPERATORS.work("CV-4", on_batch=one_size)(whole)
 
 
-class OperatedElements(Elements):
+class OperatedElements(MapStyleElements):
     """Map-style dataset of elements that a library's operators transform."""
 
     operators: ClassVar[OperatorTable[Operators]]

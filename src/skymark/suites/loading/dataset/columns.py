@@ -47,7 +47,7 @@ CLIPS = ("video", "mp4", "clip")
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ColumnRecipe:
     """The recipe of one canonical column: its fields, and the conversion of their values.
 
     The conversion reads the first of `names` that a source has, or `count` numbered fields. A
@@ -103,23 +103,25 @@ def _whole(numbers: list[Any]) -> Array:
     return np.array(numbers, np.int32)
 
 
-_TEXT = Recipe(values.text_bytes, names=TEXTS, ragged=True, encoding="utf8")
+_TEXT = ColumnRecipe(values.text_bytes, names=TEXTS, ragged=True, encoding="utf8")
 
-RECIPES: Mapping[str, Recipe] = {
-    "jpeg": Recipe(values.jpeg, names=IMAGES, ragged=True, encoding="jpeg"),
-    "height": Recipe(values.image_height, names=IMAGES, finish=_whole),
-    "width": Recipe(values.image_width, names=IMAGES, finish=_whole),
-    "label": Recipe(values.label, names=LABELS, finish=values.numbered_labels),
+RECIPES: Mapping[str, ColumnRecipe] = {
+    "jpeg": ColumnRecipe(values.jpeg, names=IMAGES, ragged=True, encoding="jpeg"),
+    "height": ColumnRecipe(values.image_height, names=IMAGES, finish=_whole),
+    "width": ColumnRecipe(values.image_width, names=IMAGES, finish=_whole),
+    "label": ColumnRecipe(values.label, names=LABELS, finish=values.numbered_labels),
     "caption": _TEXT,
     "transcript": _TEXT,
     "document": _TEXT,
-    "wav": Recipe(values.wav, names=SOUNDS, ragged=True, encoding="wav"),
-    "flac": Recipe(values.flac, names=SOUNDS, ragged=True, encoding="flac"),
-    "mp4": Recipe(values.mp4, names=CLIPS, ragged=True, encoding="mp4"),
-    "tokens": Recipe(values.byte_tokens, names=TEXTS, ragged=True),
-    "features": Recipe(values.numbers, takes_rest=True),
-    "dense": Recipe(values.counts, prefixes=("i", "int", "integer_feature", "dense"), count=13),
-    "categorical": Recipe(
+    "wav": ColumnRecipe(values.wav, names=SOUNDS, ragged=True, encoding="wav"),
+    "flac": ColumnRecipe(values.flac, names=SOUNDS, ragged=True, encoding="flac"),
+    "mp4": ColumnRecipe(values.mp4, names=CLIPS, ragged=True, encoding="mp4"),
+    "tokens": ColumnRecipe(values.byte_tokens, names=TEXTS, ragged=True),
+    "features": ColumnRecipe(values.numbers, takes_rest=True),
+    "dense": ColumnRecipe(
+        values.counts, prefixes=("i", "int", "integer_feature", "dense"), count=13
+    ),
+    "categorical": ColumnRecipe(
         values.categories, prefixes=("c", "cat", "categorical_feature"), count=26
     ),
 }
@@ -168,7 +170,9 @@ def _rows(source: DataSource, fields: Sequence[str], limit: int) -> Iterator[Row
         yield from source.read(fields, limit)
 
 
-def _converted(recipe: Recipe, fields: Sequence[str], values: Sequence[Any], place: str) -> Any:
+def _converted(
+    recipe: ColumnRecipe, fields: Sequence[str], values: Sequence[Any], place: str
+) -> Any:
     """Return a row's value of one column.
 
     Raises:

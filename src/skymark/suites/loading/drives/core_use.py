@@ -20,7 +20,7 @@ def idle_core_s() -> float:
 
 
 @dataclass
-class Moment:
+class CoreClocks:
     """The clocks at one moment, in seconds."""
 
     wall_s: float = field(default_factory=time.perf_counter)
@@ -33,11 +33,11 @@ class CoreUse:
     """The use of cores from the object's creation to `end`."""
 
     def __init__(self) -> None:
-        self._begin = self._end = Moment()
+        self._begin = self._end = CoreClocks()
 
     def end(self) -> None:
         """Stop."""
-        self._end = Moment()
+        self._end = CoreClocks()
 
     def figures(self, cpu_s: float | None) -> dict[str, float]:
         """Return metrics; empty without a CPU time.

@@ -73,7 +73,7 @@ def measured(bench: Bench, enough: Enough | None = None) -> tuple[Outcome, list[
     with bench.opened() as (loader, setup_s):
         outcome = bench.outcome(setup_s)
         middle, summary = Middle(bench), bench.summary
-        note = Note(middle.notes, summary.add)
+        note = WarmUpNote(middle.notes, summary.add)
         passes = measure(bench, outcome, run_with(bench, loader, enough, note))
         bench.oracle.check(*summary.check(0, stream_of(passes[0].indices)))
         if not bench.whole_warm_up:
@@ -81,7 +81,7 @@ def measured(bench: Bench, enough: Enough | None = None) -> tuple[Outcome, list[
         return outcome, passes
 
 
-class Note(NamedTuple):
+class WarmUpNote(NamedTuple):
     """What to do with the batches of epoch 0, outside the clock."""
 
     after: Mapping[int, Callable[[], None]]
@@ -121,7 +121,7 @@ def run_with(
     bench: Bench,
     loader: Loader,
     enough: Enough | None = None,
-    note: Note | None = None,
+    note: WarmUpNote | None = None,
 ) -> RunEpoch:
     """Return a function that runs one timed epoch of a loader in this process.
 

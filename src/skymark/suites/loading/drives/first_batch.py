@@ -27,7 +27,7 @@ def drive(bench: Bench) -> Outcome:
     bench.begin()
     with bench.opened() as (loader, setup_s):
         outcome = bench.outcome(setup_s)
-        run = epochs.run_with(bench, loader, note=epochs.Note({0: note}, lambda _: None))
+        run = epochs.run_with(bench, loader, note=epochs.WarmUpNote({0: note}, lambda _: None))
         warm_up = run(0, epochs.KEPT_PER_EPOCH, bench.limits.max_seconds)
         passes = [warm_up, *epochs.measured_epochs(bench, run, after_pause=False)]
         outcome.resources = bench.region.ends()

@@ -42,7 +42,7 @@ def drive(bench: Bench) -> Outcome:
         ]
         import_s = max(loader.answer() for loader in loaders)
         alone = single_rank(bench, loaders[world]) if world > 1 else None
-        ranks = Ranks(bench, loaders[:world])
+        ranks = OpenRanks(bench, loaders[:world])
         outcome = measure(ranks)
     each = [ranks.outcome(rank) for rank in range(world)]
     if alone is not None:
@@ -63,7 +63,7 @@ def rates(outcomes: Sequence[Outcome]) -> list[float]:
     return known if len(known) == len(streams) else [one.epoch_samples_per_s for one in outcomes]
 
 
-class Ranks:
+class OpenRanks:
     """One open loader per rank, run together; keeps every rank's passes by epoch."""
 
     def __init__(self, bench: Bench, loaders: Sequence[FreshLoader]) -> None:
@@ -126,7 +126,7 @@ class Ranks:
             bench.note_sizes(rank.kept.values())
 
 
-def measure(ranks: Ranks) -> Outcome:
+def measure(ranks: OpenRanks) -> Outcome:
     """Warm up, then run and verify the measured epochs of open ranks."""
     outcome = ranks.bench.outcome(ranks.setup_s)
     epochs.measure(ranks.bench, outcome, ranks.run, ranks.verify, ranks.passes_of)
@@ -169,7 +169,7 @@ def single_rank(bench: Bench, loader: FreshLoader) -> tuple[Outcome, float]:
     region = RankRegion(loader.pid)
     alone = dataclasses.replace(bench, oracle=oracle, region=region)
     with loader:
-        outcome = measure(Ranks(alone, [loader]))
+        outcome = measure(OpenRanks(alone, [loader]))
     bench.oracle.absorb(oracle, "a single rank")
     return outcome, region.queued_s
 

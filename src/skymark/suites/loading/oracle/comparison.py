@@ -41,7 +41,7 @@ class Tolerance(NamedTuple):
     """Whether it is that of a library's own operators, whose differences must be of no system."""
 
 
-class Difference(NamedTuple):
+class ArrayDifference(NamedTuple):
     """Absolute differences of two arrays ``[B, ...]``."""
 
     largest: float
@@ -50,7 +50,7 @@ class Difference(NamedTuple):
     """The mean of the element that differs most."""
 
 
-class Comparison(NamedTuple):
+class FieldComparison(NamedTuple):
     """The result of comparing a field: its fault, if any, and its differences."""
 
     fault: Cause | None
@@ -58,18 +58,20 @@ class Comparison(NamedTuple):
     """The largest difference, where the field holds floats that are all within the tolerance."""
 
 
-def compare(name: str, got: Array | None, want: Array, tolerance: Tolerance) -> Comparison:
+def compare(name: str, got: Array | None, want: Array, tolerance: Tolerance) -> FieldComparison:
     """Compare a field as delivered, None if it was not, with the reference's."""
     if got is None:
-        return Comparison(Cause(kind="missing-field", message=f"the batch has no field {name!r}"))
+        return FieldComparison(
+            Cause(kind="missing-field", message=f"the batch has no field {name!r}")
+        )
     if fault := _form_fault(name, got, want):
-        return Comparison(fault)
+        return FieldComparison(fault)
     if want.dtype.kind == "f":
         return _compare_floats(name, got, want, tolerance)
-    return Comparison(_inequality(name, got, want))
+    return FieldComparison(_inequality(name, got, want))
 
 
-def difference(got: Array, want: Array) -> Difference:
+def difference(got: Array, want: Array) -> ArrayDifference:
     """Measure how far two arrays of one shape ``[B, ...]`` are apart.
 
     The same infinity or NaN at the same place is no difference; otherwise it is an infinite one.
@@ -81,7 +83,7 @@ def difference(got: Array, want: Array) -> Difference:
             means = chunk.mean(axis=1)
             total += float(means.sum())
             worst_mean = max(worst_mean, float(means.max()))
-    return Difference(largest, total / max(1, len(want)), worst_mean)
+    return ArrayDifference(largest, total / max(1, len(want)), worst_mean)
 
 
 def cast_fault(name: str, got: Array, want: Array) -> Cause | None:
@@ -127,21 +129,21 @@ def _inequality(name: str, got: Array, want: Array) -> Cause | None:
     return Cause(kind="content", message=message)
 
 
-def _compare_floats(name: str, got: Array, want: Array, tolerance: Tolerance) -> Comparison:
+def _compare_floats(name: str, got: Array, want: Array, tolerance: Tolerance) -> FieldComparison:
     largest, _, worst_mean = difference(got, want)
     if not math.isfinite(largest) and (fault := _nan_fault(name, got, want)):
-        return Comparison(fault)
+        return FieldComparison(fault)
     if largest > tolerance.largest or (tolerance.mean is not None and worst_mean > tolerance.mean):
         message = (
             f"field {name!r} differs from the reference by up to {largest:.3g}, "
             f"{worst_mean:.3g} on average in the worst element "
             f"(tolerance {tolerance.largest:.3g})"
         )
-        return Comparison(Cause(kind="content", message=message))
+        return FieldComparison(Cause(kind="content", message=message))
     fault = cast_fault(name, got, want)
     if tolerance.is_native:
         fault = fault or _distortion(name, got, want, tolerance)
-    return Comparison(fault, largest)
+    return FieldComparison(fault, largest)
 
 
 def _distortion(name: str, got: Array, want: Array, tolerance: Tolerance) -> Cause | None:

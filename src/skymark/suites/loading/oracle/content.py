@@ -19,7 +19,7 @@ import numpy as np
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Element
 from skymark.suites.loading.element_streams import bucket_of
-from skymark.suites.loading.oracle.comparison import Difference, Tolerance, compare, difference
+from skymark.suites.loading.oracle.comparison import ArrayDifference, Tolerance, compare, difference
 from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
 from skymark.suites.loading.oracle.elements import flat_indices, unknown_element
 from skymark.suites.loading.oracle.oracle import Check, Oracle
@@ -136,7 +136,9 @@ def gamma(operations: int) -> float:
     return operations * UNIT_ROUNDOFF / (1 - operations * UNIT_ROUNDOFF)
 
 
-def rounding_tolerance(operations: int, want: Array, spread: Difference | None = None) -> Tolerance:
+def rounding_tolerance(
+    operations: int, want: Array, spread: ArrayDifference | None = None
+) -> Tolerance:
     """Return the differences that honest work in float32 may have in a field.
 
     Args:

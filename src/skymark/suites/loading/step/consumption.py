@@ -46,7 +46,7 @@ class Consumption:
                     f"{adapter.slug} has no framework for the step {self.step.network}; measure "
                     "it with --think-time-ms"
                 )
-            return Trainer(partial(self._step_of, self.step, framework, job))
+            return StepConsumer(partial(self._step_of, self.step, framework, job))
         return Sleeper(self.think_ns) if self.think_ns else None
 
     def _step_of(self, kind: StepKind, framework: FrameworkName, job: LoadingJob) -> Step:
@@ -67,7 +67,7 @@ class Consumption:
         raise UsageError(f"{framework} has no training step; measure with --think-time-ms")
 
 
-class Trainer(Consumer):
+class StepConsumer(Consumer):
     """A consumer that makes a training step with each batch.
 
     `start` makes the step when the first batch is there: worker processes are forked before that.

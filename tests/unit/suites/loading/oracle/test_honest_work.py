@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.oracle import Content, Oracle
-from skymark.suites.loading.oracle.comparison import Difference
+from skymark.suites.loading.oracle.comparison import ArrayDifference
 from skymark.suites.loading.oracle.content import UNIT_ROUNDOFF, gamma, rounding_tolerance
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs
@@ -113,6 +113,6 @@ def test_gamma_is_the_bound_of_a_product_of_rounding_errors():
 def test_a_tolerance_grows_with_the_magnitude_and_the_spread():
     want = np.array([[-4.0, np.inf, np.nan, 1.0]])
     assert rounding_tolerance(8, want)[:2] == (pytest.approx(4 * gamma(8)), None)
-    spread = rounding_tolerance(8, want, Difference(0.5, 0.0, 0.25))
+    spread = rounding_tolerance(8, want, ArrayDifference(0.5, 0.0, 0.25))
     assert spread[:2] == pytest.approx((2.0, 1.0), rel=1e-5)
     assert rounding_tolerance(8, np.zeros((2, 0))).largest == 0.0

@@ -13,7 +13,7 @@ from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
-from skymark.suites.loading.step.consumption import Consumption, Trainer
+from skymark.suites.loading.step.consumption import Consumption, StepConsumer
 from skymark.suites.loading.step.step import Step, StepKind
 from tests.processes.drives.conftest import make_bench
 
@@ -54,7 +54,7 @@ def test_the_step_is_made_with_the_first_batch_and_tried_with_each_shape():
         made.append(Noting())
         return made[-1]
 
-    trainer = Trainer(start)
+    trainer = StepConsumer(start)
     assert not made
     for size in (4, 2, 2, 4):
         trainer.prepare(batch_of(size))
@@ -65,7 +65,7 @@ def test_the_step_is_made_with_the_first_batch_and_tried_with_each_shape():
 
 def test_a_batch_is_trained_on_once_and_the_devices_time_is_returned():
     step = Noting()
-    trainer = Trainer(lambda: step)
+    trainer = StepConsumer(lambda: step)
     trainer.prepare(batch_of(4))
     before = step.trained
     assert trainer.consume(batch_of(4)) == 7
@@ -85,7 +85,7 @@ class WithNoting(Consumption):
     given: Step | None = None
 
     def consumer(self, adapter, job):
-        return Trainer(lambda: self.given)
+        return StepConsumer(lambda: self.given)
 
 
 SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)

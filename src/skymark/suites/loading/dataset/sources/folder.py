@@ -21,7 +21,7 @@ from skymark.suites.loading.dataset.sources.data_source import (
 )
 from skymark.suites.loading.dataset.sources.paths import (
     SPLITS,
-    Listing,
+    FolderListing,
     one_split,
     split_of_folder,
     suffix_of,
@@ -61,7 +61,7 @@ class MediaFolder(DataSource):
     the same name that ends in ``.txt`` is the text of an image, sound or clip.
     """
 
-    def __init__(self, folder: Path, listing: Listing, field: str, split: str | None) -> None:
+    def __init__(self, folder: Path, listing: FolderListing, field: str, split: str | None) -> None:
         super().__init__()
         self._folder, self.noun = folder, NOUNS[field]
         media = [path for path in listing.files if suffix_of(path) in MEDIA[field]]

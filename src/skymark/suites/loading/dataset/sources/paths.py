@@ -70,7 +70,7 @@ def require_regular(paths: Iterable[Path]) -> None:
             raise DataError(f"{path} is no regular file; remove it, or name others")
 
 
-class Listing(NamedTuple):
+class FolderListing(NamedTuple):
     """The files below a folder."""
 
     files: list[Path]
@@ -81,7 +81,7 @@ class Listing(NamedTuple):
     """Folders without any file below them."""
 
 
-def files_below(folder: Path) -> Listing:
+def files_below(folder: Path) -> FolderListing:
     """List every file below a folder.
 
     Links to folders are followed, into each folder once: they may lead in circles. Hidden folders
@@ -104,7 +104,7 @@ def files_below(folder: Path) -> Listing:
         found += shown
         if not names and not folders:
             empty.append(Path(root))
-    return Listing(sorted(found), hidden, empty)
+    return FolderListing(sorted(found), hidden, empty)
 
 
 def files_bytes(paths: Iterable[Path]) -> int:

@@ -32,7 +32,7 @@ LARGEST_JSON_BYTES = 1 << 30
 SEPARATORS = (",", ";", "\t", "|")
 
 
-class Record(NamedTuple):
+class FileRow(NamedTuple):
     """One row of a file: its line, and its fields or the reason why it has none."""
 
     line: int
@@ -58,10 +58,10 @@ class PlainFiles(DataSource):
             self.ignored["empty files"] = empty
 
     @abstractmethod
-    def _records_of(self, path: Path) -> Iterator[Record]:
+    def _records_of(self, path: Path) -> Iterator[FileRow]:
         """Read one file row by row."""
 
-    def _records(self) -> Iterator[tuple[Path, Record]]:
+    def _records(self) -> Iterator[tuple[Path, FileRow]]:
         for path in self.files:
             with _readable(path):
                 for record in self._records_of(path):
@@ -86,24 +86,24 @@ class TextLines(PlainFiles):
 
     noun = "texts"
 
-    def _records_of(self, path: Path) -> Iterator[Record]:
+    def _records_of(self, path: Path) -> Iterator[FileRow]:
         with opened_text(path) as file:
             for number, line in enumerate(_lines(file, path), 1):
                 if text := line.strip():
-                    yield Record(number, {"text": text})
+                    yield FileRow(number, {"text": text})
 
 
 class JsonLines(PlainFiles):
     """JSON objects, one per line; their keys are the fields."""
 
-    def _records_of(self, path: Path) -> Iterator[Record]:
+    def _records_of(self, path: Path) -> Iterator[FileRow]:
         return _json_lines(path)
 
 
 class JsonFiles(PlainFiles):
     """JSON files: arrays of objects, or an object per line."""
 
-    def _records_of(self, path: Path) -> Iterator[Record]:
+    def _records_of(self, path: Path) -> Iterator[FileRow]:
         with opened_text(path) as file:
             begin = file.read(1)
             while begin.isspace():
@@ -123,26 +123,26 @@ class JsonFiles(PlainFiles):
             yield _checked(row, number, path)
 
 
-def _json_lines(path: Path) -> Iterator[Record]:
+def _json_lines(path: Path) -> Iterator[FileRow]:
     with opened_text(path) as file:
         for number, line in enumerate(_lines(file, path), 1):
             if line.strip():
                 yield _record(line, number, path)
 
 
-def _record(line: str, number: int, path: Path) -> Record:
+def _record(line: str, number: int, path: Path) -> FileRow:
     try:
         return _checked(json.loads(line), number, path)
     except (ValueError, RecursionError) as error:
         damage = DataError(f"{path}:{number} is no JSON ({error}); mend it")
         damage.__cause__ = error
-        return Record(number, {}, damage)
+        return FileRow(number, {}, damage)
 
 
-def _checked(row: Any, number: int, path: Path) -> Record:
+def _checked(row: Any, number: int, path: Path) -> FileRow:
     if isinstance(row, dict):
-        return Record(number, row)
-    return Record(number, {}, DataError(f"{path}:{number} is no JSON object; mend it"))
+        return FileRow(number, row)
+    return FileRow(number, {}, DataError(f"{path}:{number} is no JSON object; mend it"))
 
 
 class SeparatedValues(PlainFiles):
@@ -151,7 +151,7 @@ class SeparatedValues(PlainFiles):
     Click logs need no header. A column without a name, such as pandas' index, is ignored.
     """
 
-    def _records_of(self, path: Path) -> Iterator[Record]:
+    def _records_of(self, path: Path) -> Iterator[FileRow]:
         csv.field_size_limit(LARGEST_FIELD)
         with opened_text(path, newline="") as file:
             reader = csv.reader(_lines(file, path), delimiter=separator_of(path))
@@ -170,11 +170,11 @@ class SeparatedValues(PlainFiles):
                         f"{path}:{reader.line_num} has {len(values)} values under "
                         f"{len(fields)} column names; mend it"
                     )
-                    yield Record(reader.line_num, {}, damage)
+                    yield FileRow(reader.line_num, {}, damage)
                     continue
                 row = dict(zip(fields, values, strict=True))
                 row.pop("", None)
-                yield Record(reader.line_num, row)
+                yield FileRow(reader.line_num, row)
 
 
 UNNAMED = "column without a name"
