@@ -325,14 +325,14 @@ def replayed(session: nox.Session) -> None:
 
 @nox.session
 def rented_share(session: nox.Session) -> None:
-    """Make the table of docs/cost.md: the share of measuring in a rented run (20 minutes)."""
-    session.run("python", "-m", "tests.rented_share", "docs/cost.md", *session.posargs)
+    """Measure the share of measuring in a rented run (20 minutes)."""
+    session.run("python", "-m", "tests.rented_share", EVIDENCE, *session.posargs)
 
 
 @nox.session
 def tune_table(session: nox.Session) -> None:
-    """Make the table of docs/tuning.md: a tune beside an exhaustive sweep (an hour or two)."""
-    session.run("python", "-m", "tests.tune_table", "docs/tuning.md", *session.posargs)
+    """Measure a tune beside an exhaustive sweep (an hour or two)."""
+    session.run("python", "-m", "tests.tune_table", EVIDENCE, *session.posargs)
 
 
 @nox.session
@@ -384,8 +384,8 @@ def clip_settings(session: nox.Session) -> None:
 
 @nox.session
 def clip_speed(session: nox.Session) -> None:
-    """Make docs/clip.md's table of the time of both programs (minutes on a quiet machine)."""
-    session.run("python", "-m", "tests.clip_parity.speed", "docs/clip.md", *session.posargs)
+    """Time skymark's CLIP evaluation and CLIP_benchmark's (minutes on a quiet machine)."""
+    session.run("python", "-m", "tests.clip_parity.speed", EVIDENCE, *session.posargs)
 
 
 @nox.session

@@ -1,6 +1,6 @@
-"""Make the table of docs/cost.md: how much of a rented run's time is measuring.
+"""Make the table of docs/reference/evidence.md: how much of a rented run's time is measuring.
 
-    python -m tests.rented_share docs/cost.md
+    python -m tests.rented_share docs/reference/evidence.md
 
 carries out the plan of a profile for an accelerator on this machine's CPU: its cells, sizes, rounds
 and settings, with data made anew and each adapter's import 6 s longer. Venvs are there before.

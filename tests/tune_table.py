@@ -1,4 +1,4 @@
-"""Make the table of docs/tuning.md: a tune's choice beside the best of an exhaustive sweep.
+"""Make the table of evidence.md: a tune's choice beside the best of an exhaustive sweep.
 
 The sweep measures every candidate as long as a tune's finalists. Its best is by the sweep's own
 figures, and the tune's choice is judged by those, too: how much worse the chosen candidate is.

@@ -1,6 +1,6 @@
-"""The table of speed of ``docs/clip.md``: both programs, and the encoders alone, in one run.
+"""The table of speed of ``evidence.md``: both programs, and the encoders alone, in one run.
 
-    python -m tests.clip_parity.speed docs/clip.md [ARCHITECTURE …]
+    python -m tests.clip_parity.speed docs/reference/evidence.md [ARCHITECTURE …]
 
 clip_benchmark has one process per model and data set, as it is used; `skymark clip run` scores all.
 """
