@@ -171,21 +171,23 @@ END_S = 10
 """For the provider to end a machine. Assumed."""
 
 
-def ending(idle_minutes: int, *, stays: bool = False) -> Span:
+def ending(idle_minutes: int, *, stays: bool = False, runs: bool = True) -> Span:
     """Return the time to download results and end the machine.
 
     SkyPilot's idle timer looks once a minute, and counts from its last look at a running job: half
-    a minute before the job's end on average (its ``skylet/events.py``, 0.14). At worst the run uses
+    a minute before the job's end on average (its ``skylet/events.py``, 0.14). Where no job ran, it
+    counts from the end of the set-up, half a minute before its next look. At worst the run uses
     the time it has to write down what it measured, the client is gone, and the idle timer ends the
     machine: 112 s with one idle minute, measured.
 
     Args:
         idle_minutes: without a job, after which the machine ends itself.
         stays: whether the idle timer is to end it, and no client before.
+        runs: whether a job runs before.
     """
     high_s = KILL_AFTER_S + (idle_minutes + 1) * 60
     if stays:
-        low_s = (idle_minutes - 1) * 60
+        low_s = (idle_minutes - runs) * 60
         return Span(low_s=low_s, expected_s=low_s + 30 + END_S, high_s=high_s)
     return Span(low_s=15, expected_s=30, high_s=high_s)
 

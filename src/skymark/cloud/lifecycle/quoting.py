@@ -146,7 +146,8 @@ def quote_run(
         parts=parts,
     )
     if run.machine.idle:
-        duration = quote.duration.model_copy(update={"running": NOTHING})
+        idle = ending(run.idle_minutes, stays=True, runs=False)
+        duration = quote.duration.model_copy(update={"running": NOTHING, "ending": idle})
         quote = quote.model_copy(update={"duration": duration, "workers": None})
     if run.job.all_gpus:
         quote = quote.model_copy(update={"ceiling_ends_it": most_usd is not None})

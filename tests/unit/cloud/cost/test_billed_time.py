@@ -75,6 +75,11 @@ def test_a_machine_that_stays_is_paid_for_until_its_idle_timer_ends_it():
     assert stays.high_s == ending(30).high_s
 
 
+def test_where_nothing_ran_the_idle_timer_counts_from_the_set_up():
+    idle = ending(30, stays=True, runs=False)
+    assert 30 * 60 == idle.low_s < idle.expected_s < 31 * 60 <= idle.high_s
+
+
 def test_parts_on_machines_of_their_own_are_paid_for_until_each_is_done():
     sizes = {"CV-1": 300, "CV-2": 100, "CV-3": 100}
     cells = tuple(planned(cell(name), span(size, size, size)) for name, size in sizes.items())
