@@ -7,6 +7,7 @@ certificates, the package-index settings. These are copied into it.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -120,11 +121,21 @@ class Image:
     runtime: Runtime | None
 
     def spec(
-        self, name: str, address: str, user: str, public_keys: Sequence[str]
+        self, name: str, address: str, user: str, public_keys: Sequence[str], cpus: int | None
     ) -> dict[str, Any]:
-        """Return one machine's contents, as `machine_start` takes them."""
+        """Return one machine's contents, as `machine_start` takes them.
+
+        Args:
+            name: its host name.
+            address: its address.
+            user: who logs in.
+            public_keys: of that user.
+            cpus: cores that Ray believes in; None for those that there are.
+        """
         home = f"/home/{user}"
         variables = {**_passed_on(), **dict.fromkeys(TRUST_VARIABLES, CERTIFICATES)}
+        if cpus is not None:
+            variables["RAY_OVERRIDE_RESOURCES"] = json.dumps({"CPU": cpus})
         quoted = " ".join(shlex.quote(f"{key}={value}") for key, value in variables.items())
         files = {
             "/etc/hostname": f"{name}\n",

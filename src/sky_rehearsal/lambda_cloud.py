@@ -121,7 +121,7 @@ class LambdaCloud:
 
     Args:
         types: machines for hire, by name.
-        start: starts a machine, given its name and the public keys.
+        start: starts a machine, given its name, the public keys and its type.
         clock: seconds since the epoch; the bill is made from it.
 
     Attributes:
@@ -131,7 +131,7 @@ class LambdaCloud:
     def __init__(
         self,
         types: Mapping[str, InstanceType],
-        start: Callable[[str, Sequence[str]], Machine],
+        start: Callable[[str, Sequence[str], InstanceType], Machine],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._types = dict(types)
@@ -307,7 +307,8 @@ class LambdaCloud:
         machine, status = None, "unhealthy"
         try:
             if instance.status == "booting":
-                machine, status = self._start(instance.name, keys), "active"
+                machine = self._start(instance.name, keys, instance.type)
+                status = "active"
         except RehearsalError:
             pass  # the instance is unhealthy, and costs money all the same
         finally:

@@ -96,6 +96,7 @@ def start_machine(
     network: Network,
     directory: Path,
     disk_gib: float,
+    cpus: int | None = None,
 ) -> Machine:
     """Start a machine and wait until it accepts SSH connections.
 
@@ -106,6 +107,7 @@ def start_machine(
         network: gives it its address.
         directory: for its disk; removed with it.
         disk_gib: size of its disk, taken from this machine's disk as it fills.
+        cpus: cores that Ray believes in; None for those that there are.
 
     Raises:
         RehearsalError: it did not come up; the message ends with its log.
@@ -117,7 +119,7 @@ def start_machine(
     spec = directory / "spec.json"
     spec.write_text(
         json.dumps(
-            image.spec(name, address, LOGIN_USER, public_keys)
+            image.spec(name, address, LOGIN_USER, public_keys, cpus)
             | _make_disk(directory, disk_gib)
             | {
                 "hostname": name,

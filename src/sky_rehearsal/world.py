@@ -247,9 +247,11 @@ def _make_cloud(
     machines: Path,
     stack: ExitStack,
 ) -> LambdaCloud:
-    def start(name: str, public_keys: Sequence[str]) -> Machine:
+    def start(name: str, public_keys: Sequence[str], type: InstanceType) -> Machine:
         directory = machines / f"{name}-{secrets.token_hex(3)}"
-        return start_machine(name, public_keys, image, network, directory, DISK_GIB)
+        # SkyPilot asks Ray for half a core for each job: with fewer, not every GPU would get one.
+        cpus = type.gpus if type.gpus > (os.cpu_count() or 1) else None
+        return start_machine(name, public_keys, image, network, directory, DISK_GIB, cpus)
 
     def keep_runtime(instance: Instance) -> None:
         machine = instance.machine
