@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from skymark.model.errors import DataError  # noqa: E402
+from skymark.model.errors import ChangedSincePlanError, DataError  # noqa: E402
 from skymark.suites.clip.encoding.loading import load_model  # noqa: E402
 from skymark.suites.clip.encoding.states import state_in  # noqa: E402
 from skymark.suites.clip.models.choosing import chosen_models  # noqa: E402
@@ -166,7 +166,7 @@ def test_a_folder_that_changed_since_the_plan_is_refused(bench, folder):
     (folder / "open_clip_config.json").write_text(
         json.dumps({"model_cfg": ARCHITECTURES["tiny-ViT"]})
     )
-    with pytest.raises(DataError, match="changed since"):
+    with pytest.raises(ChangedSincePlanError, match=str(folder)):
         bench.result(model=model)
 
 

@@ -17,7 +17,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
-from skymark.model.errors import DataError, UsageError  # noqa: E402
+from skymark.model.errors import ChangedSincePlanError, DataError, UsageError  # noqa: E402
 from skymark.rundir.row import samples_file  # noqa: E402
 from skymark.suites.clip.metrics import DECLARATION  # noqa: E402
 from skymark.suites.clip.specification import LinearProbe, Model, Weights  # noqa: E402
@@ -428,7 +428,7 @@ def test_a_checkpoint_with_code_in_it_is_refused(bench, tmp_path):
 def test_a_checkpoint_that_changed_since_the_plan_is_refused(bench):
     model = bench.model()
     other = Weights(file=model.weights.file, sha256="0" * 64)
-    with pytest.raises(DataError, match="it was changed since"):
+    with pytest.raises(ChangedSincePlanError, match=model.weights.file):
         bench.result(model=Model(architecture="tiny-ViT", weights=other))
 
 

@@ -49,6 +49,14 @@ class DataError(UsageError):
     """Unreadable data set, or a data set that contradicts its description."""
 
 
+class ChangedSincePlanError(DataError):
+    """Data, texts, weights or an adapter that changed since the run was planned."""
+
+    def __init__(self, changed: object) -> None:
+        """Name the file, folder or address that changed."""
+        super().__init__(f"{changed} changed since the run was planned; plan again")
+
+
 class RunDirectoryError(UsageError):
     """Output directory that holds another plan or cannot be written."""
 

@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
-from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.errors import ChangedSincePlanError, UnknownNameError, UsageError
 from skymark.resources import extensions
 from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
@@ -105,19 +105,15 @@ def adapter_of(cell: Cell) -> type[Adapter]:
     """Return the class of a cell's adapter, unchanged since the plan if from a file.
 
     Raises:
-        UsageError: the file's content or adapter differs from the cell's.
+        ChangedSincePlanError: the file's content differs from the plan's.
+        UsageError: the file cannot be read, or its adapter has another slug.
     """
     reference = adapter_reference(reference_of(cell))
     if not isinstance(reference, FileReference):
         return adapters()[reference.slug]
     source = _source_of(reference)
-    found = hashlib.sha256(source).hexdigest()
-    planned = LoadingSpecification.of(cell).adapter_digest
-    if found != planned:
-        raise UsageError(
-            f"{reference.path} has the SHA-256 digest {found[:16]}…, and the plan "
-            f"{str(planned)[:16]}…: it was changed since; plan again"
-        )
+    if hashlib.sha256(source).hexdigest() != LoadingSpecification.of(cell).adapter_digest:
+        raise ChangedSincePlanError(reference.path)
     cls = _adapter_from_file(reference, source)
     if cls.slug != cell.adapter:
         raise UsageError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.model.errors import DataError
+from skymark.model.errors import ChangedSincePlanError
 from skymark.model.plan import Selection
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.suite import LoadingSuite
@@ -46,7 +46,7 @@ def test_real_data_is_fetched_once_before_any_worker(text, tmp_path):
 def test_data_that_changed_since_planning_is_refused(text, tmp_path):
     cell = planned(text)
     text.write_text("other words\n" * 500)
-    with pytest.raises(DataError, match="has changed since the run was planned; start a new run"):
+    with pytest.raises(ChangedSincePlanError, match=str(text)):
         LoadingSuite().fetch([cell], tmp_path / "cache", print)
 
 

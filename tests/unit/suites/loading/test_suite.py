@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.errors import ChangedSincePlanError, UnknownNameError, UsageError
 from skymark.model.machine import platform_of
 from skymark.model.plan import Selection
 from skymark.model.record import Status
@@ -93,7 +93,7 @@ def test_tier_1_has_one_scenario_of_each_kind_of_question():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("TAB-1:smal", "unknown variant of TAB-1 'smal'. Did you mean 'small'?"),
+        ("TAB-1:smal", "TAB-1 'smal'. Did you mean 'small'?"),
         ("tier-9", "unknown scenario tier 'tier-9'"),
         ("TAB1", "Did you mean 'TAB-1'?"),
     ],
@@ -139,7 +139,7 @@ def test_axes_make_one_cell_per_combination_in_order():
 def test_an_axis_that_no_chosen_scenario_has_is_refused():
     with pytest.raises(UnknownNameError, match="Did you mean 'depth'"):
         check_axes({"dept": (1,)}, [scenario_class("PC-1")])
-    with pytest.raises(UnknownNameError, match="these scenarios have no axis"):
+    with pytest.raises(UnknownNameError, match=r"axis 'depth'.*no axis"):
         check_axes({"depth": (1,)}, [scenario_class("TAB-1")])
     check_axes({"depth": (1,)}, [scenario_class("TAB-1"), scenario_class("PC-1")])
 
@@ -153,7 +153,7 @@ def test_an_axis_value_of_another_type_is_refused(value):
 def test_an_axis_value_that_no_scenario_has_is_refused():
     with pytest.raises(UnknownNameError, match="Did you mean 'eager'"):
         check_axes({"mode": ("egaer",)}, [scenario_class("IO-2")])
-    with pytest.raises(UsageError, match="depth=0 must be at least 1"):
+    with pytest.raises(UsageError, match=r"depth=0 .*least 1"):
         check_axes({"depth": (1, 0)}, [scenario_class("PC-1")])
     check_axes(
         {"depth": (3,), "source": ("tar",)}, [scenario_class("PC-1"), scenario_class("IO-1")]
@@ -255,13 +255,16 @@ def test_a_format_that_the_adapter_does_not_read_is_unsupported():
     assert cause.action == "choose from tar"
 
 
+HINT = "build it from source"
+
+
 def by_hand(tmp_path, imports):
     """Write an adapter of a library that no package installs; returns its reference."""
     path = tmp_path / f"own_{imports.replace('.', '_')}.py"
     path.write_text(
         "from skymark.suites.loading.adapters.numpy import NumpyReference\n"
         f"class ByHand(NumpyReference):\n    slug = 'by-hand-{path.stem}'\n"
-        f"    install_hint = 'build it from source'\n    imports = {imports!r}\n"
+        f"    install_hint = {HINT!r}\n    imports = {imports!r}\n"
     )
     return f"{path}:ByHand"
 
@@ -271,7 +274,7 @@ def test_a_library_without_a_package_is_absent_with_the_command_unless_it_is_the
         (planned,) = plan("TAB-1", adapters=(by_hand(tmp_path, imports),))
         cause = LoadingSuite().absence(planned.cell)
         assert cause.kind == "library-absent"
-        assert cause.action == "build it from source"
+        assert cause.action == HINT
     (planned,) = plan("TAB-1", adapters=(by_hand(tmp_path, "json.decoder"),))
     assert LoadingSuite().absence(planned.cell) is None
 
@@ -573,7 +576,7 @@ def test_a_file_that_changed_since_the_plan_is_refused_and_not_run(tmp_path, use
     (planned,) = plan("TAB-1", adapters=(name,))
     USES[use](LoadingSuite(), planned.cell)
     write_own(tmp_path / "own.py", then=f"open({str(tmp_path / 'ran')!r}, 'w')")
-    with pytest.raises(UsageError, match="changed since; plan again"):
+    with pytest.raises(ChangedSincePlanError, match=r"own\.py"):
         USES[use](LoadingSuite(), planned.cell)
     assert not (tmp_path / "ran").exists()
 

@@ -21,7 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from skymark.model.base import digest_of
-from skymark.model.errors import DataError, LibraryAbsentError, UnknownNameError, UsageError
+from skymark.model.errors import (
+    ChangedSincePlanError,
+    DataError,
+    LibraryAbsentError,
+    UnknownNameError,
+    UsageError,
+)
 from skymark.resources import install_line
 from skymark.suites.clip.encoding.other_models import (
     forget_other_models,
@@ -406,7 +412,8 @@ def check_weights(model: Model) -> None:
     """Refuse a file or folder of weights that differs from the plan's.
 
     Raises:
-        DataError: it is missing, empty or different.
+        ChangedSincePlanError: it is different.
+        DataError: it is missing or empty.
     """
     weights = model.weights
     if weights.file is not None:
@@ -417,23 +424,20 @@ def check_weights(model: Model) -> None:
         except (OSError, UsageError) as error:
             raise DataError(f"{weights.folder} cannot be read: {error}") from error
         if not same:
-            raise DataError(f"{weights.folder} changed since the run was planned; plan again")
+            raise ChangedSincePlanError(weights.folder)
 
 
 def check_file(file: Path, sha256: str | None) -> None:
     """Refuse a file of weights that differs from the plan's.
 
     Raises:
-        DataError: the file is missing, empty or different.
+        ChangedSincePlanError: the file is different.
+        DataError: the file is missing or empty.
     """
     if not file.is_file() or file.stat().st_size == 0:
         raise DataError(f"{file} is missing or has 0 bytes; give a file of weights")
-    found = _digest_of(file, file.stat().st_mtime_ns)
-    if found != sha256:
-        raise DataError(
-            f"{file} has the SHA-256 digest {found[:16]}…, and the plan {str(sha256)[:16]}…: "
-            "it was changed since; plan again"
-        )
+    if _digest_of(file, file.stat().st_mtime_ns) != sha256:
+        raise ChangedSincePlanError(file)
 
 
 @cache

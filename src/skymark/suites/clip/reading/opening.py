@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from skymark.model.base import Frozen, digest_of
-from skymark.model.errors import DataError
+from skymark.model.errors import ChangedSincePlanError, DataError
 from skymark.plain_files import write_whole
 from skymark.suites.clip.datasets.local import local_set, sugar_crepe
 from skymark.suites.clip.reading.fetching import local_directory
@@ -147,7 +147,7 @@ def check_fingerprint(source: Source, split: str) -> None:
     """Refuse a directory whose files changed since the plan.
 
     Raises:
-        DataError: a file differs, is new or is missing.
+        ChangedSincePlanError: a file differs, is new or is missing.
     """
     if source.kind != "directory" or source.fingerprint is None:
         return
@@ -158,7 +158,7 @@ def check_fingerprint(source: Source, split: str) -> None:
         sugar_crepe(part, source.name) if is_part else local_set(directory, source.name, split)
     ).source
     if found.fingerprint != source.fingerprint:
-        raise DataError(f"{source.address} changed since the run was planned; plan again")
+        raise ChangedSincePlanError(source.address)
 
 
 def prompts_for(specification: ClipSpecification, opened: OpenedSplit) -> Prompts:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from skymark.model.errors import DataError
+from skymark.model.errors import ChangedSincePlanError, DataError
 from skymark.plain_files import read_regular
 from skymark.suites.clip.reading.layout import (
     Prompts,
@@ -61,11 +61,11 @@ class Entries(ABC):
         """Read the file of a plan again.
 
         Raises:
-            DataError: the file changed since the plan.
+            ChangedSincePlanError: the file is another than that of the plan.
         """
         found = cls(Path(file.path))
         if found.sha256 != file.sha256:
-            raise DataError(f"{file.path} changed since the run was planned; plan again")
+            raise ChangedSincePlanError(file.path)
         return found
 
     def entry_for(self, name: str) -> FileEntry:

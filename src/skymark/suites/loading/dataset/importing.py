@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.cache.location import stand_in
 from skymark.model.data import DataTaken, LeftOut
-from skymark.model.errors import DataError
+from skymark.model.errors import ChangedSincePlanError, DataError
 from skymark.suites.loading.dataset.columns import (
     NOUNS,
     RECIPES,
@@ -253,11 +253,12 @@ def import_data(
         skip_damaged: leave damaged elements out, as when the run was planned.
 
     Raises:
-        DataError: an element cannot be read, or the data changed; the message has the details.
+        ChangedSincePlanError: the data's fingerprint is another.
+        DataError: an element cannot be read, or the number of elements is another.
     """
     source = open_source(data)
     if fingerprint is not None and source.fingerprint() != fingerprint:
-        raise DataError(f"{data} has changed since the run was planned; start a new run")
+        raise ChangedSincePlanError(data)
     if kept := stand_in(fingerprint, os.environ):
         from skymark.suites.loading.dataset.sources.parquet import ParquetFiles
 
