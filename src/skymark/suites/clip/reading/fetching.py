@@ -6,17 +6,15 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.client import HTTPException
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from skymark.cache.sharing import exclusively
+from skymark.cache.sources import reached
 from skymark.model.base import digest_of
 from skymark.model.errors import DataError
 from skymark.suites.clip.reading.layout import (
@@ -169,9 +167,9 @@ def snapshot(address: str, splits: tuple[str, ...], *, offline: bool = False) ->
         return there
     name, _, revision = address.partition("@")
     patterns = [*METADATA, *(f"{split}/*" for split in splits)]
-    with _explained(address) as client:
+    with reached(address) as hub:
         found = Path(
-            client.snapshot_download(
+            hub.snapshot_download(
                 name,
                 repo_type="dataset",
                 revision=revision or None,
@@ -196,27 +194,3 @@ def _complete(address: str, splits: tuple[str, ...]) -> Path | None:
     except DataError:
         return None
     return found if all(shard.exists() for shard in shards) else None
-
-
-@contextmanager
-def _explained(address: str) -> Iterator[Any]:
-    """Yield the hub's client; add the next action to its errors."""
-    client = import_module("huggingface_hub")
-    errors = import_module("huggingface_hub.errors")
-    try:
-        yield client
-    except errors.GatedRepoError as error:
-        raise DataError(f"{address} is gated; ask for access on its page, set HF_TOKEN") from error
-    except errors.RevisionNotFoundError as error:
-        raise DataError(f"{address} has no such revision; check what follows the @") from error
-    except errors.RepositoryNotFoundError as error:
-        raise DataError(
-            f"{address}: the hub has no such data set, or it is private; check the name or set "
-            "HF_TOKEN"
-        ) from error
-    except errors.LocalEntryNotFoundError as error:
-        raise DataError(f"{address} is not on this disk, and the hub is away ({error})") from error
-    except (errors.HTTPError, OSError) as error:
-        raise DataError(
-            f"{address} could not be fetched ({error}); check the network and run again"
-        ) from error

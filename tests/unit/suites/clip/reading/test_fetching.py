@@ -96,7 +96,7 @@ class TestServer:
 
     def test_a_transfer_that_is_always_cut_leaves_nothing_behind(self, server, tmp_path):
         server.failures = ["cut"] * 30
-        with pytest.raises(DataError, match="could not be fetched"):
+        with pytest.raises(DataError, match=r"/shapes/\w+\.txt could not"):
             fetch(source_at(server), ("test",), tmp_path)
         directory = local_directory(source_at(server), tmp_path)
         assert not [file for file in directory.rglob("*") if file.is_file()]
@@ -107,7 +107,7 @@ class TestServer:
 
     def test_a_server_that_is_away_is_an_error(self, server, tmp_path):
         source = source_at(server).model_copy(update={"address": "http://127.0.0.1:9/none"})
-        with pytest.raises(DataError, match="could not be fetched"):
+        with pytest.raises(DataError, match=r"127\.0\.0\.1:9/none/.* could not"):
             fetch(source, ("test",), tmp_path)
 
     def test_an_address_of_a_file_is_refused(self, tmp_path):
@@ -151,7 +151,7 @@ class TestHub:
         assert hub.fetched == []
 
     def test_a_name_that_the_hub_does_not_know_is_an_error(self, hub, tmp_path):
-        with pytest.raises(DataError, match="no such data set"):
+        with pytest.raises(DataError, match=r"wds_none: .* no such"):
             fetch(self.source("clip-benchmark/wds_none"), ("test",), tmp_path)
 
     def test_a_gated_data_set_says_what_to_do(self, hub, tmp_path):
@@ -167,7 +167,7 @@ class TestHub:
         from huggingface_hub import constants
 
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-        with pytest.raises(DataError, match=r"could not be fetched|hub is away"):
+        with pytest.raises(DataError, match=r"wds_shapes could not"):
             fetch(self.source(), ("test",), tmp_path)
 
 
