@@ -323,7 +323,13 @@ def _check_kind(opened: OpenedSplit, task: str) -> None:
         "image_association": samples.associations is not None,
     }
     if not fits[task]:
-        has = "captions" if samples.captions is not None else "several labels per image"
+        kinds = {
+            "captions": samples.captions,
+            "several labels per image": samples.multilabels,
+            "one label per image": samples.labels,
+            "words with candidates": samples.associations,
+        }
+        has = next(kind for kind, content in kinds.items() if content is not None)
         raise DataError(f"{opened.source.name} has {has}, which the task {task} has no use for")
     counts = sorted({len(texts) for texts in samples.captions or ()})
     if task == "image_caption_selection" and len(counts) > 1:

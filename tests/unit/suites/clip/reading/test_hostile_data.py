@@ -49,12 +49,13 @@ def test_every_format_that_folders_may_have_is_decoded():
 
 def test_an_image_that_is_too_large_is_refused_unread(monkeypatch, shard, tmp_path):
     picture = pictures(1, seed=1)[0]
-    monkeypatch.setattr(samples, "LARGEST_FILE_BYTES", len(picture.file) - 1)
-    with pytest.raises(DataError, match=r"0\.jpg has .* bytes, and an image has"):
+    size = len(picture.file)
+    monkeypatch.setattr(samples, "LARGEST_FILE_BYTES", size - 1)
+    with pytest.raises(DataError, match=rf"0\.jpg .*{size:,} .*{size - 1:,}"):
         read_shards([shard(jpg=picture.file, cls=b"0")], "classification")
     (tmp_path / "test" / "a").mkdir(parents=True)
     (tmp_path / "test" / "a" / "0.jpg").write_bytes(picture.file)
-    with pytest.raises(DataError, match=r"0\.jpg has .* bytes, and an image has"):
+    with pytest.raises(DataError, match=rf"0\.jpg .*{size:,} .*{size - 1:,}"):
         read_folder(tmp_path, "test")
 
 
@@ -68,7 +69,7 @@ def test_a_text_that_is_too_large_or_no_file_is_refused(monkeypatch, tmp_path):
 def test_labels_that_are_an_archive_are_no_row(shard):
     archive = io.BytesIO()
     np.savez(archive, a=np.ones(3))
-    with pytest.raises(DataError, match="no row of ones and zeros"):
+    with pytest.raises(DataError, match=r"0\.npy .*no row"):
         read_shards([shard(jpg=b"x", npy=archive.getvalue())], "multilabel")
 
 
@@ -122,11 +123,11 @@ SETS = {
         "leaves the directory",
     ),
     "a link": ((member("a.jpg", kind=tarfile.LNKTYPE),), {}, "leaves the directory"),
-    "a size in an attribute": ((member("a.jpg", PICTURE, size="5"),), {}, "no whole tar file"),
+    "a size in an attribute": ((member("a.jpg", PICTURE, size="5"),), {}, "no whole tar"),
     "no number in an attribute": (
         (member("a.jpg", PICTURE, size="x"), *SOUND),
         {},
-        "no whole tar file",
+        "no whole tar",
     ),
     "a sparse member": ((member("a.jpg", PICTURE, **{"GNU.sparse.major": "1"}),), {}, "sparse"),
     "a FIFO alone": ((member("a.jpg", kind=tarfile.FIFOTYPE),), {}, "holds no sample"),
@@ -142,7 +143,7 @@ SETS = {
         {},
         r"xff has no \.cls|udcff has no",
     ),
-    "many places": (SOUND, {TEMPLATES: "{c}" * 40}, "has 40 times {c}"),
+    "many places": (SOUND, {TEMPLATES: "{c}" * 40}, "40 times {c}"),
     "a long template": (
         SOUND,
         {TEMPLATES: "a {c} " * 9 + "and " * 30_000},
@@ -240,14 +241,14 @@ def test_what_is_no_image_of_a_class_is_left_out_and_told(folder):
     (folder / "test" / "cat" / "more" / "1.jpg").write_bytes(PICTURE)
     assert take_folder(folder).labels == (0, 0, 1)
     planned = chosen_set(str(folder), None, "test")
-    assert planned.taken.sentence.endswith(
-        "3 of 3 images, 2 classes; left out: 2 .heic (no image of a class), "
-        "1 no extension (no image of a class), 1 in no class (no image of a class)"
-    )
+    taken = planned.taken
+    assert (taken.taken, taken.found, taken.classes) == (3, 3, 2)
+    left_out = [str(one).partition(" (")[0] for one in taken.left_out]
+    assert left_out == ["2 .heic", "1 no extension", "1 in no class"]
 
 
 def test_a_split_that_is_not_there_is_not_taken_for_a_folder_without_splits(folder):
-    with pytest.raises(DataError, match="has no split 'train', but test; name one with"):
+    with pytest.raises(DataError, match=r"'train', but test;.* --train-split"):
         read_folder(folder, "train")
 
 
@@ -277,7 +278,7 @@ def test_an_example_that_is_none_is_refused_or_left_out(line, tmp_path):
     (tmp_path / "images" / "a.png").write_bytes(PICTURE)
     whole = dict.fromkeys(("image_0", "image_1"), "a") | {"caption_0": "x", "caption_1": "y"}
     (tmp_path / "examples.jsonl").write_text(f"{json.dumps(whole)}\n{line or 'null'}\n")
-    with pytest.raises(DataError, match="or leave damaged elements out with --skip-damaged"):
+    with pytest.raises(DataError, match="--skip-damaged"):
         read_winoground(tmp_path)
     taken = read_winoground(tmp_path, skip_damaged=True)
     assert (len(taken), len(taken.left_out)) == (2, 1)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from skymark.model.errors import DataError
+from skymark.model.errors import ChangedSincePlanError, DataError
 from skymark.suites.clip.reading.user_files import Naming, names_in
 
 CONTENT = {"vtab/pets": ["gatto", "cane"], "wds/mine": ["uno"]}
@@ -31,7 +31,7 @@ def test_names_are_those_of_the_data_set_in_order(write):
 @pytest.mark.parametrize("count", [1, 3])
 def test_another_number_of_names_than_of_classes_is_refused(write, count):
     file = Naming(write(CONTENT)).entry_for("vtab/pets")
-    with pytest.raises(DataError, match=f"has 2 class names for vtab/pets, which has {count}"):
+    with pytest.raises(DataError, match=rf" 2 .*vtab/pets.* {count} class"):
         names_in(file, count)
 
 
@@ -42,23 +42,23 @@ def test_a_class_of_the_peer_s_own_files_has_an_empty_name(write):
 def test_a_file_that_changed_since_the_plan_is_refused(write):
     file = Naming(write(CONTENT)).entry_for("wds/mine")
     write({"wds/mine": ["due"]})
-    with pytest.raises(DataError, match="changed since the run was planned"):
+    with pytest.raises(ChangedSincePlanError, match=r"names\.json"):
         names_in(file, 1)
 
 
 def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
-    with pytest.raises(DataError, match="names for wds/cars, but only for vtab/pets, wds/mine"):
+    with pytest.raises(DataError, match=r"wds/cars.* vtab/pets, wds/mine"):
         Naming(write(CONTENT)).entry_for("wds/cars")
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"0": "cat"}, "no list of class names"),
-        ([], "no list of class names"),
-        ("cat", "no list of class names"),
-        (["cat", 1], "empty or no texts"),
-        (["cat", " "], "empty or no texts"),
+        ({"0": "cat"}, "no list .*mine"),
+        ([], "no list .*mine"),
+        ("cat", "no list .*mine"),
+        (["cat", 1], "mine .*no texts"),
+        (["cat", " "], "mine .*no texts"),
     ],
 )
 def test_another_format_is_refused(write, names, message):
@@ -67,5 +67,5 @@ def test_another_format_is_refused(write, names, message):
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="cannot read the class names in"):
+    with pytest.raises(DataError, match=r"class names .*none\.json"):
         Naming(tmp_path / "none.json")

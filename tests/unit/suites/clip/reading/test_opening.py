@@ -10,7 +10,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from skymark.model.errors import DataError, UnknownNameError
+from skymark.model.errors import ChangedSincePlanError, DataError, UnknownNameError
 from skymark.suites.clip.datasets.local import local_set
 from skymark.suites.clip.reading.opening import (
     check_fingerprint,
@@ -130,7 +130,7 @@ class TestShards:
             return open_split(source(shapes), "test", TASK, tmp_path / "cache", group_column=1)
 
         assert write([[9, number] for number in range(6)]).samples.groups == tuple(range(6))
-        with pytest.raises(DataError, match=r"s0000003\.npy has no group in column 1"):
+        with pytest.raises(DataError, match=r"s0000003\.npy .* column 1,"):
             write([[9, 1], [9, 1], [9, 1], [9], [9, 1], [9, 1]])
 
     def test_several_labels_are_rows_of_ones_and_zeros(self, shapes, tmp_path):
@@ -177,12 +177,12 @@ class TestDamage:
         shard = shapes / "test" / "0.tar"
         data = shard.read_bytes().rstrip(b"\0")
         shard.write_bytes(data[:keep])
-        with pytest.raises(DataError, match=r"no whole tar file"):
+        with pytest.raises(DataError, match=r"0\.tar .*no whole tar"):
             opened(shapes, tmp_path)
 
     def test_a_shard_of_garbage(self, shapes, tmp_path):
         (shapes / "test" / "0.tar").write_bytes(b"<html>not found</html>" * 100)
-        with pytest.raises(DataError, match="no whole tar file"):
+        with pytest.raises(DataError, match=r"0\.tar .*no whole tar"):
             opened(shapes, tmp_path)
 
     @pytest.mark.parametrize("name", ["../../evil.jpg", "/etc/evil.jpg", "a/../../b.jpg"])
@@ -219,7 +219,7 @@ class TestDamage:
     )
     def test_a_number_of_shards_that_is_none(self, shapes, tmp_path, text):
         (shapes / "test" / "nshards.txt").write_text(text)
-        with pytest.raises(DataError, match="no number of shards"):
+        with pytest.raises(DataError, match=r"nshards\.txt .*no number"):
             opened(shapes, tmp_path)
 
     def test_a_shard_beside_those_that_are_counted(self, shapes, tmp_path):
@@ -237,7 +237,7 @@ class TestDamage:
             opened(shapes, tmp_path)
 
     def test_a_task_that_has_no_use_for_the_labels(self, shapes, tmp_path):
-        with pytest.raises(DataError, match="zeroshot_retrieval has no use for"):
+        with pytest.raises(DataError, match=r"one label .*zeroshot_retrieval"):
             opened(shapes, tmp_path, task="zeroshot_retrieval")
 
     @pytest.mark.parametrize("file", ["classnames.txt", "zeroshot_classification_templates.txt"])
@@ -274,7 +274,7 @@ class TestDamage:
 
     def test_a_label_without_a_class_name(self, shapes, tmp_path):
         (shapes / "classnames.txt").write_text("\n".join(CLASSES[:3]))
-        with pytest.raises(DataError, match="labels from 0 to 5, and 3 class names"):
+        with pytest.raises(DataError, match=r" 0 to 5, .*3 class"):
             prompts(shapes, tmp_path)
 
     def test_rows_of_labels_that_do_not_fit_the_class_names(self, shapes, tmp_path):
@@ -283,7 +283,7 @@ class TestDamage:
         np.save(out, np.zeros(4, np.int64))
         write_shards(shapes / "test", [{"png": b"x", "npy": out.getvalue()}] * 2)
         (shapes / "dataset_type.txt").write_text("multilabel\n")
-        with pytest.raises(DataError, match="rows of 4 labels, and 6"):
+        with pytest.raises(DataError, match=r"rows of 4 .* 6 class"):
             check_labels(opened(shapes, tmp_path), len(CLASSES))
 
     def test_an_array_with_code_in_it_is_no_label(self, shapes, tmp_path):
@@ -292,7 +292,7 @@ class TestDamage:
         np.save(out, np.array([print], object), allow_pickle=True)
         write_shards(shapes / "test", [{"png": b"x", "npy": out.getvalue()}])
         (shapes / "dataset_type.txt").write_text("multilabel\n")
-        with pytest.raises(DataError, match=r"no row of ones .* of object"):
+        with pytest.raises(DataError, match=r"\.npy .*no row .* of object"):
             opened(shapes, tmp_path)
 
 
@@ -301,13 +301,13 @@ class TestPlanned:
         planned = local_set(shapes, "shapes", "test").source
         check_fingerprint(planned, "test")
         add_member(shapes / "test" / "0.tar", "s99.jpg", bytes(20_000))
-        with pytest.raises(DataError, match="changed since the run was planned"):
+        with pytest.raises(ChangedSincePlanError, match="shapes"):
             check_fingerprint(planned, "test")
 
     def test_other_class_names_are_another_data_set(self, shapes):
         planned = local_set(shapes, "shapes", "test").source
         (shapes / "classnames.txt").write_text("\n".join(reversed(CLASSES)))
-        with pytest.raises(DataError, match="changed since the run was planned"):
+        with pytest.raises(ChangedSincePlanError, match="shapes"):
             check_fingerprint(planned, "test")
 
 
@@ -439,8 +439,8 @@ class TestWinogavil:
         [
             ({"associations": ["moon"]}, "'moon' is no candidate"),
             ({"candidates": []}, "has no list 'candidates'"),
-            ({"candidates": ["pie", "pie"]}, "has a name in 'candidates' twice"),
-            ({"candidates": ["pie", 3]}, "empty or no texts"),
+            ({"candidates": ["pie", "pie"]}, "'candidates' twice"),
+            ({"candidates": ["pie", 3]}, "'candidates' .*no texts"),
             ({"candidates": ["../pie"], "associations": ["../pie"]}, "do not trust"),
             ({"candidates": ["moon"], "associations": ["moon"]}, r"moon\.jpg is missing"),
             ({"cue": None}, "has no text 'cue'"),

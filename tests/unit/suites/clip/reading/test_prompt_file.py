@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from skymark.model.errors import DataError
+from skymark.model.errors import ChangedSincePlanError, DataError
 from skymark.suites.clip.reading.user_files import Prompting, prompts_in
 
 CLASSES = ("cat", "dog")
@@ -47,20 +47,20 @@ def test_other_prompts_have_another_digest(write):
 def test_a_file_that_changed_since_the_plan_is_refused(write):
     file = Prompting(write(CONTENT)).entry_for("wds/mine")
     write({"wds/mine": ["{c}"]})
-    with pytest.raises(DataError, match="changed since the run was planned"):
+    with pytest.raises(ChangedSincePlanError, match=r"prompts\.json"):
         prompts_in(file, CLASSES)
 
 
 def test_a_class_without_prompts_is_named(write):
     prompting = Prompting(write(CONTENT))
-    with pytest.raises(DataError, match="no prompts in vtab/pets for fish, newt; add them"):
+    with pytest.raises(DataError, match=r"vtab/pets .*fish, newt;"):
         prompting.prompts("vtab/pets", ("cat", "fish", "newt"))
-    with pytest.raises(DataError, match="for a, b, c and 2 more"):
+    with pytest.raises(DataError, match=r"a, b, c .*2 more"):
         prompting.prompts("vtab/pets", tuple("abcde"))
 
 
 def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
-    with pytest.raises(DataError, match="prompts for wds/cars, but only for vtab/pets, wds/mine"):
+    with pytest.raises(DataError, match=r"wds/cars.* vtab/pets, wds/mine"):
         Prompting(write(CONTENT)).entry_for("wds/cars")
 
 
@@ -69,18 +69,15 @@ def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):
     [
         ("{", "is no JSON"),
         ([1], "no JSON object"),
-        ({"mine": "a photo"}, "needs a list of templates, or"),
-        ({"mine": []}, "needs a list of templates, or"),
-        ({"mine": {"cat": []}}, "needs a list of templates, or"),
+        ({"mine": "a photo"}, "list of templates.* mine"),
+        ({"mine": []}, "list of templates.* mine"),
+        ({"mine": {"cat": []}}, "list of templates.* mine"),
         ({"mine": {"cat": [1]}}, "are no texts"),
-        ({"mine": ["a photo"]}, "has no {c} for the class name"),
-        ({"mine": ["{c}", "a {}"]}, r"prompts.json, mine, text 2: .* has \{\}; write \{c\}"),
-        ({"mine": ["{c}", " "]}, r"prompts.json, mine, text 2 is blank"),
-        (
-            {"mine": {"cat": ["a {}"]}},
-            r"mine, class cat, text 1: .* has \{\}; write the class name",
-        ),
-        ({"mine": {"cat": ["a cat", ""]}}, r"mine, class cat, text 2 is blank"),
+        ({"mine": ["a photo"]}, "mine, text 1: .*no {c}"),
+        ({"mine": ["{c}", "a {}"]}, r"mine, text 2: .* \{\};.* \{c\}"),
+        ({"mine": ["{c}", " "]}, r"mine, text 2 .*blank"),
+        ({"mine": {"cat": ["a {}"]}}, r"mine, class cat, text 1: .* \{\};"),
+        ({"mine": {"cat": ["a cat", ""]}}, r"mine, class cat, text 2 .*blank"),
     ],
 )
 def test_another_format_is_refused(write, content, message):
@@ -90,5 +87,5 @@ def test_another_format_is_refused(write, content, message):
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="cannot read the prompts in"):
+    with pytest.raises(DataError, match=r"prompts .*none\.json"):
         Prompting(tmp_path / "none.json")
