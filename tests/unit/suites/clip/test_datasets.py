@@ -51,7 +51,7 @@ def test_the_beginning_of_public_names_may_be_left_out(name, same):
 
 def test_a_public_name_that_is_a_directory_too_is_refused(web_set, monkeypatch):
     monkeypatch.chdir(web_set("cars").parent)
-    with pytest.raises(UsageError, match=r"write wds/cars or \./cars"):
+    with pytest.raises(UsageError, match=r" wds/cars .*\./cars"):
         chosen("cars")
     assert pairs("./cars") == [("cars", "zeroshot_classification")]
 
@@ -82,18 +82,18 @@ def test_data_sets_of_datacomp_have_their_own_figures_and_groups():
 
 
 def test_several_labels_per_image_train_no_probe():
-    with pytest.raises(UsageError, match="voc2007_multilabel serves zeroshot_classification, and"):
+    with pytest.raises(UsageError, match=r"multilabel .*zeroshot_classification.* linear_probe"):
         chosen("wds/voc2007_multilabel", tasks=("linear_probe",))
 
 
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        (("cifar10",), {}, "did you mean wds/vtab/cifar10"),
-        (("wds/winoground",), {}, "is not on the hub"),
-        (("./absent",), {}, "there is no directory ./absent"),
+        (("cifar10",), {}, "'cifar10'.* wds/vtab/cifar10"),
+        (("wds/winoground",), {}, "wds/winoground .*hub .*--dataset-root"),
+        (("./absent",), {}, r"no directory \./absent"),
         (("wds/mnist",), {"tasks": ("zeroshot_retrieval",)}, "and not zeroshot_retrieval"),
-        (("wds/nothing*",), {}, "no data set matches"),
+        (("wds/nothing*",), {}, r"'wds/nothing\*'"),
         (("wds/mnist",), {"root": "/absent/{dataset}"}, "is not at /absent/mnist"),
         (("wds/mnist",), {"tasks": ("captioning",)}, "unknown task"),
     ],
@@ -121,7 +121,7 @@ def test_a_root_is_a_hub_s_page_an_address_or_a_directory(web_set):
 
 @pytest.mark.parametrize("root", ["https://h/{dataset}?sig=abc", "https://user:abc@h/{dataset}"])
 def test_a_root_with_a_key_is_in_no_plan(root):
-    with pytest.raises(UsageError, match="would show its key"):
+    with pytest.raises(UsageError, match=r"--dataset-root .* key"):
         chosen("wds/vtab/cifar10", root=root)
 
 
@@ -149,11 +149,11 @@ def test_a_fingerprint_changes_with_the_content(web_set):
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
-        (lambda d: (d / "classnames.txt").unlink(), "classnames.txt is missing"),
+        (lambda d: (d / "classnames.txt").unlink(), r"classnames\.txt .*missing"),
         (lambda d: (d / "test" / "1.tar").write_bytes(b""), "1.tar has 0 bytes"),
         (lambda d: (d / "test" / "0.tar").unlink(), "0.tar is missing"),
-        (lambda d: (d / "test" / "nshards.txt").unlink(), "nshards.txt is missing"),
-        (lambda d: (d / "test" / "nshards.txt").write_text("-1"), "no number of shards"),
+        (lambda d: (d / "test" / "nshards.txt").unlink(), r"nshards\.txt .*missing"),
+        (lambda d: (d / "test" / "nshards.txt").write_text("-1"), r"nshards\.txt .*no number"),
         (lambda d: (d / "dataset_type.txt").write_text("audio"), "'audio'; it may say"),
         (lambda d: (d / "classnames.txt").write_text("\n"), "is empty"),
         (lambda d: (d / "classnames.txt").write_bytes(b"\xff\xfe\xfd"), "is no UTF-8"),
@@ -179,11 +179,13 @@ def test_a_folder_of_images_has_a_class_per_folder(planned, tmp_path):
     assert (one.dataset.classes, one.dataset.images) == (2, 2)
     assert one.dataset.source.layout == "folder"
     (tmp_path / "pets" / "test" / "dog" / "2.jpg").touch()
-    with pytest.raises(UsageError, match=r"2\.jpg has 0 bytes.* damaged .* with --skip-damaged"):
+    with pytest.raises(UsageError, match=r"2\.jpg .*0 bytes.* --skip-damaged"):
         planned(str(tmp_path / "pets"))
     (skipped,) = planned(str(tmp_path / "pets"), skip_damaged=True)
-    assert skipped.data.sentence.endswith("2 of 3 images, 2 classes; left out: 1 damaged")
-    assert "leaves damaged elements out" in skipped.notes[0]
+    data = skipped.data
+    assert (data.taken, data.found, data.classes) == (2, 3, 2)
+    assert [str(one) for one in data.left_out] == ["1 damaged"]
+    assert "pets: --skip-damaged" in skipped.notes[0]
 
 
 def test_selection_lies_as_its_authors_publish_it(tmp_path):
@@ -198,14 +200,14 @@ def test_selection_lies_as_its_authors_publish_it(tmp_path):
 
 def test_two_directories_of_one_name_are_refused(web_set):
     one, other = web_set("a/same"), web_set("b/same")
-    with pytest.raises(UsageError, match="would both be called same"):
+    with pytest.raises(UsageError, match=f"{one} .*{other} .* same;"):
         chosen(str(one), str(other))
 
 
 def test_two_names_for_one_place_are_refused(web_set):
-    with pytest.raises(UsageError, match=r"wds/mnist and wds/stl10 would both be read from .*mine"):
+    with pytest.raises(UsageError, match=r"wds/mnist .*wds/stl10 .*/mine;.* --dataset-root"):
         chosen("wds/mnist", "wds/stl10", root=str(web_set()))
-    with pytest.raises(UsageError, match="would both be read from"):
+    with pytest.raises(UsageError, match=r"wds/mnist .*wds/stl10 .*localhost:1/one;"):
         chosen("wds/mnist", "wds/stl10", root="http://localhost:1/one")
 
 

@@ -61,7 +61,8 @@ def test_a_directory_that_cannot_be_written_stops_no_run(planned, tmp_path):
     said = []
     store_features(cells, tmp_path, said.append)
     assert len(said) == 1
-    assert "are not stored in" in said[0]
+    assert f"{made} are not" in said[0]
+    assert f"{tmp_path}/taken/kept: " in said[0]
 
 
 @pytest.mark.parametrize("features", ["wandb://a/b", "gopher://x/y", "s3://bucket"])

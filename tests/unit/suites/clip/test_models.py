@@ -37,9 +37,9 @@ def test_a_tag_is_taken_in_any_spelling_and_a_slash_as_a_dash():
 
 
 def test_weights_of_another_activation_are_refused_with_the_architecture_that_fits():
-    with pytest.raises(UsageError, match=r"trained with QuickGELU.*name ViT-B-32-quickgelu:openai"):
+    with pytest.raises(UsageError, match=r"QuickGELU, .*-quickgelu:openai"):
         chosen_model("ViT-B-32:openai")
-    with pytest.raises(UsageError, match="open_clip has no architecture for them"):
+    with pytest.raises(UsageError, match=r"GELU; .*no architecture"):
         chosen_model("roberta-ViT-B-32:laion2b_s12b_b32k")
     assert names("ViT-B-32*:openai") == ["ViT-B-32-quickgelu:openai"]
 
@@ -48,7 +48,7 @@ def test_weights_of_another_activation_are_refused_with_the_architecture_that_fi
 def test_a_list_of_the_peer_gets_the_activation_of_its_tags(name):
     first, *_ = chosen_models([name])
     assert first.name == "ViT-B-32-quickgelu:openai"
-    assert "trained with QuickGELU, so skymark takes" in first.notes[0]
+    assert "with QuickGELU, " in first.notes[0]
     assert chosen_models(["openclip_base"])[0].notes == ()
 
 
@@ -56,9 +56,9 @@ def test_a_list_of_the_peer_gets_the_activation_of_its_tags(name):
     ("name", "message"),
     [
         ("ViT-B-33:openai", "Did you mean 'ViT-B-32'"),
-        ("ViT-B-32:laion2b_s34b", "did you mean laion2b_s34b_b79k"),
+        ("ViT-B-32:laion2b_s34b", "mean laion2b_s34b_b79k"),
         ("ViT-B-32", "names no weights"),
-        ("ViT-B-32:./absent.pt", "there is no checkpoint"),
+        ("ViT-B-32:./absent.pt", r"no checkpoint .*absent\.pt"),
         ("hf-hub:laion/CLIP:x", "needs OWNER/NAME"),
         ("local-dir:./absent", r"no .*open_clip_config\.json"),
         ("./absent.py:load", "no Python file"),

@@ -84,11 +84,11 @@ def test_51_architectures_have_another_preprocessing_than_the_default(weights):
 def test_a_tag_that_is_named_decides(architecture, tag, weights):
     found = chosen(architecture, weights(), tag.upper().replace("_", "-"))
     assert found.model.weights.preprocessing_of == tag
-    assert f"preprocessing of the tag {tag}" in found.notes[0]
+    assert f" tag {tag}: " in found.notes[0]
 
 
 def test_a_tag_that_no_file_can_be_of_is_refused(weights):
-    with pytest.raises(UsageError, match=r"no file of weights .* give one of webli, default"):
+    with pytest.raises(UsageError, match=r"openai: .* webli, default"):
         chosen("ViT-B-16-SigLIP", weights(), "openai")
     with pytest.raises(UsageError, match="different preprocessing"):
         chosen("ViT-L-14", weights(), "laion2b_s32b_b82k", "laion400m_e31")
@@ -103,7 +103,7 @@ def test_the_published_file_of_a_tag_is_known_by_its_digest(weights, monkeypatch
     found = chosen("ViT-L-14", path)
     assert found.model.weights.preprocessing_of == "laion2b_s32b_b82k"
     monkeypatch.setitem(ARCHITECTURES["ViT-L-14"].digests, "openai", digest)
-    with pytest.raises(UsageError, match=r"that of the tag openai, says .* trained with QuickGELU"):
+    with pytest.raises(UsageError, match=r"tag openai, .*with QuickGELU"):
         chosen("ViT-L-14", path)
 
 
@@ -147,7 +147,7 @@ PLAIN = {
 def test_weights_that_say_quickgelu_are_refused_under_a_name_with_gelu(case, weights):
     name, content = QUICK[case]
     path = weights(name, content)
-    with pytest.raises(UsageError, match=f"trained with QuickGELU.*name ViT-B-32-quickgelu:{path}"):
+    with pytest.raises(UsageError, match=f"QuickGELU.* GELU;.*-quickgelu:{path}"):
         chosen("ViT-B-32", path)
     assert len(chosen("ViT-B-32-quickgelu", path).notes) == 1
 
@@ -156,7 +156,7 @@ def test_weights_that_say_quickgelu_are_refused_under_a_name_with_gelu(case, wei
 def test_weights_that_say_gelu_are_refused_under_a_name_with_quickgelu(case, weights):
     name, content = PLAIN[case]
     path = weights(name, content)
-    with pytest.raises(UsageError, match=f"trained with GELU.*name ViT-B-32:{path}"):
+    with pytest.raises(UsageError, match=f" GELU.* QuickGELU;.* ViT-B-32:{path}"):
         chosen("ViT-B-32-quickgelu", path)
     assert len(chosen("ViT-B-32", path).notes) == 1
 
@@ -172,14 +172,14 @@ def test_weights_that_say_nothing_are_told_as_such_where_there_are_two_forms(con
         ("ViT-B-32", "need ViT-B-32-quickgelu"),
     ):
         _, note = chosen(architecture, path).notes
-        assert "does not say its activation" in note
+        assert "activation" in note
         assert note.endswith(end)
     assert len(chosen("convnext_base", path).notes) == 1, "it has one form alone"
 
 
 def test_a_tag_that_is_named_says_the_activation_too(weights):
     path = weights()
-    with pytest.raises(UsageError, match=r"--preprocessing-of openai says .* QuickGELU"):
+    with pytest.raises(UsageError, match=r"--preprocessing-of openai .*QuickGELU"):
         chosen("ViT-B-32", path, "openai")
     assert len(chosen("ViT-B-32-quickgelu", path, "openai").notes) == 1
     named = weights("vit-openai-soup.pt")
@@ -210,7 +210,7 @@ def test_files_that_open_clip_writes_beside_weights_say_their_preprocessing(weig
     assert found.model.weights.preprocessing_of == "laion2b_s32b_b82k"
     assert f"{config} says" in found.notes[0]
     config.write_text(json.dumps({"preprocess_cfg": said | {"std": [0.1] * 3}}))
-    with pytest.raises(UsageError, match="which no tag of ViT-L-14 is"):
+    with pytest.raises(UsageError, match=r"std 0\.1 .*no tag .*ViT-L-14"):
         chosen("ViT-L-14", fetched)
     assert chosen("ViT-L-14", fetched, "default").model.weights.preprocessing_of == "default"
 

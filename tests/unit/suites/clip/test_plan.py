@@ -93,7 +93,7 @@ def test_a_linear_probe_says_how_it_is_trained(planned):
         ({"precision": "fp8"}, "setting precision='fp8'"),
         ({"epochs": 0}, "setting epochs=0"),
         ({"val_proportion": 1.5}, "setting val_proportion=1.5"),
-        ({"val_proportion": 0.5, "val_split": "val"}, "leave one of them out"),
+        ({"val_proportion": 0.5, "val_split": "val"}, "val_split and val_proportion"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(planned, settings, message):
@@ -115,9 +115,9 @@ def test_no_language_is_ignored(planned, web_set):
     found = planned(str(directory), languages=("en", "de"))
     assert [one.cell.axes for one in found] == [{}, {"language": "de"}]
     assert [ClipSpecification.of(one.cell).language for one in found] == ["en", "de"]
-    with pytest.raises(UsageError, match="is not in jp, but in en, de"):
+    with pytest.raises(UsageError, match=r"jp, .* en, de;"):
         planned(str(directory), languages=("jp",))
-    with pytest.raises(UsageError, match="none of these data sets is in the language 'jp'"):
+    with pytest.raises(UsageError, match="language 'jp'"):
         planned(str(directory), languages=("de", "jp"))
 
 
@@ -241,9 +241,9 @@ def test_class_names_of_a_file_are_in_the_specification_and_tell_cells_apart(pla
 def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tmp_path):
     file = tmp_path / "it.json"
     file.write_text(json.dumps({"vtab/cifar10": CIFAR[:9]}))
-    with pytest.raises(UsageError, match="9 class names for vtab/cifar10, which has 10 classes"):
+    with pytest.raises(UsageError, match=r" 9 .*vtab/cifar10, .* 10 classes"):
         planned("wds/vtab/cifar10", classname_file=str(file))
-    with pytest.raises(UsageError, match="no class names for wds/mnist, but only for vtab/cifar10"):
+    with pytest.raises(UsageError, match=r"class names .*wds/mnist, .*vtab/cifar10;"):
         planned("wds/mnist", classname_file=str(file))
     with pytest.raises(UsageError, match="leave --classname-file out"):
         planned("wds/mscoco_captions", classname_file=str(file))
@@ -252,7 +252,7 @@ def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tm
     (tmp_path / "pets.json").write_text(json.dumps({"mine": ["a", "b", "c"]}))
     pets = {"classname_file": str(tmp_path / "pets.json")}
     mine = str(web_set(**german))
-    with pytest.raises(UsageError, match="mine would be scored in en and de; choose one language"):
+    with pytest.raises(UsageError, match=r"mine .*en and de; .*--languages"):
         planned(mine, languages=("en", "de"), **pets)
     assert len(planned(mine, languages=("de",), **pets)) == 1
 
@@ -261,5 +261,5 @@ def test_a_file_of_prompts_that_nothing_is_scored_by_is_refused(planned, tmp_pat
     (tmp_path / "mine.json").write_text('{"vtab/cifar10": ["{c}"]}')
     with pytest.raises(UsageError, match="leave --template-file out"):
         planned("wds/mscoco_captions", template_file=str(tmp_path / "mine.json"))
-    with pytest.raises(UsageError, match="no prompts for wds/mnist, but only for vtab/cifar10"):
+    with pytest.raises(UsageError, match=r"prompts .*wds/mnist, .*vtab/cifar10;"):
         planned("wds/mnist", template_file=str(tmp_path / "mine.json"))

@@ -118,7 +118,7 @@ def test_a_flipped_byte_is_noticed(opened, tmp_path):
     file.write_bytes(data)
     found = ensure_map(tmp_path, opened, Small())
     found.read(0, 4)
-    with pytest.raises(DataError, match="is damaged at image 4"):
+    with pytest.raises(DataError, match=r"damaged .*image 4\b"):
         found.read(2, 8)
 
 
@@ -150,6 +150,6 @@ def test_a_full_disk_is_an_error_that_says_so(opened, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(building.os, "posix_fallocate", full)
-    with pytest.raises(StorageFullError, match="the disk is full"):
+    with pytest.raises(StorageFullError, match="disk is full"):
         ensure_map(tmp_path, opened, Small())
     assert not list((tmp_path / "clip" / "pixels").glob("*.part"))
