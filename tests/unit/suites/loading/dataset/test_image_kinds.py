@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from skymark.model.errors import UnsupportedError
 from skymark.model.plan import Selection
 from skymark.model.record import Status
-from skymark.suites.loading.adapter import ADAPTERS
+from skymark.suites.loading.adapter import ADAPTERS, OTHER_IMAGES
 from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.dataset import images
 from skymark.suites.loading.registry import adapters
@@ -54,8 +56,9 @@ def test_a_loader_is_refused_when_planned_by_the_name_of_the_images(tmp_path, ow
     own_cell, of_numpy = planned(folder, own, "numpy")
     status, cause = own_cell.refusal
     assert (status, cause.kind) == (Status.UNSUPPORTED, "lacks-decoder")
-    assert "MPO, turned TIFF, which NumPy reference does not decode" in cause.message
-    assert cause.action == "measure other loaders, or convert these images"
+    assert " MPO, turned TIFF, " in cause.message
+    assert "NumPy reference" in cause.message
+    assert cause.action == OTHER_IMAGES
     assert of_numpy.refusal is None
 
 
@@ -82,7 +85,7 @@ def test_images_that_planning_did_not_see_are_found_before_measuring(tmp_path, o
     monkeypatch.setattr(images, "LOOKED_AT", 9)
     (cell,) = planned(folder, own)
     assert cell.refusal is None
-    with pytest.raises(UnsupportedError, match=r"kind grey JPEG, which NumPy reference does not"):
+    with pytest.raises(UnsupportedError, match=r" grey JPEG, .*NumPy reference"):
         AdapterBench(cell.cell, tmp_path / "cache").prepare(cell.cell)
 
 
@@ -97,10 +100,10 @@ def test_no_loader_is_refused_for_plain_images():
     [
         ({"JPEG", "grey JPEG"}, None),
         ({"PNG", "RGBA PNG"}, None),
-        ({"JPEG", "PNG"}, "images of the kinds JPEG, PNG, and a column of Deep Lake holds images"),
-        ({"JPEG", "CMYK JPEG"}, "images of the kind CMYK JPEG, which Deep Lake does not decode"),
+        ({"JPEG", "PNG"}, r" JPEG, PNG, .*Deep Lake"),
+        ({"JPEG", "CMYK JPEG"}, r"kind CMYK JPEG, .*Deep Lake"),
     ],
 )
 def test_deep_lake_decodes_images_of_one_format(kinds, words):
     reason = adapters()["deeplake"].undecoded("CV-1", kinds)
-    assert reason is None if words is None else words in reason
+    assert reason is None if words is None else re.search(words, reason)

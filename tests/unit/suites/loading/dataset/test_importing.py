@@ -74,7 +74,7 @@ class TestImages:
     def test_a_truncated_jpeg_is_named_before_anything_starts(self, tmp_path):
         (tmp_path / "whole.jpg").write_bytes(picture())
         (tmp_path / "cut.jpg").write_bytes(picture()[:-200])
-        with pytest.raises(DataError, match=r"cut\.jpg is a truncated JPEG file; copy it again"):
+        with pytest.raises(DataError, match=r"cut\.jpg .*truncated JPEG"):
             RealData(str(tmp_path)).check(ImageClassification)
 
     def test_an_image_that_does_not_decode_is_named_in_the_import(self, tmp_path):
@@ -83,7 +83,7 @@ class TestImages:
         (tmp_path / "a.png").write_bytes(data)
         RealData(str(tmp_path)).check(ImageClassification)
         scenario = ImageClassification(size=self.SIZE.model_copy(update={"elements": 2}))
-        with pytest.raises(DataError, match=r"cut\.png cannot be decoded .* copy it again"):
+        with pytest.raises(DataError, match=r"cut\.png cannot .*copy it again"):
             import_data(str(tmp_path), scenario, tmp_path / "out")
 
     def test_tar_shards_run_mm1(self, tmp_path):
@@ -108,7 +108,7 @@ class TestImages:
 
     def test_missing_captions_are_said_before_anything_starts(self, tmp_path):
         (tmp_path / "a.jpg").write_bytes(picture())
-        with pytest.raises(DataError, match=r"no field named text, .* only image, label; rename"):
+        with pytest.raises(DataError, match=r" text, .* image, label; rename"):
             RealData(str(tmp_path)).check(ImageTextPairs)
 
 
@@ -142,9 +142,7 @@ class TestSounds:
     def test_a_damaged_flac_file_is_named(self, tmp_path):
         sound = flac_bytes(speech(np.random.default_rng(0), 0.4)).tobytes()
         (tmp_path / "a.flac").write_bytes(sound[: len(sound) // 2])
-        with pytest.raises(
-            DataError, match=r"a\.flac: the sound (is no whole|ends after .*) FLAC file"
-        ):
+        with pytest.raises(DataError, match=r"a\.flac: .*(no whole|ends) .*FLAC"):
             RealData(str(tmp_path)).check(CompressedAudio)
 
 
@@ -211,7 +209,7 @@ class TestText:
 
     def test_text_without_labels_does_not_run_nlp2(self, tmp_path):
         (tmp_path / "a.txt").write_text("words")
-        with pytest.raises(DataError, match=r"no field named label, .* only text"):
+        with pytest.raises(DataError, match=r" label, .*only text;"):
             RealData(str(tmp_path)).check(TextSequences)
 
 
@@ -264,7 +262,7 @@ class TestTables:
 
     def test_a_table_that_is_no_click_log_is_refused(self, tmp_path):
         (tmp_path / "a.csv").write_text("I1,I2,label\n1,2,0\n")
-        with pytest.raises(DataError, match="no 13 fields i1 … i13, only I1, I2, label"):
+        with pytest.raises(DataError, match=r"no 13 fields .* I1, I2, label;"):
             RealData(str(tmp_path)).check(SparseFeatures)
 
 
@@ -293,22 +291,22 @@ def test_a_last_short_batch_is_there_where_the_variant_has_one(tmp_path, variant
 
 def test_too_few_elements_are_refused(tmp_path):
     size = Size(elements=8, batch_size=4, values={"longest": 8, "classes": 2})
-    with pytest.raises(DataError, match="gives 3 elements, where at least 4 are needed"):
+    with pytest.raises(DataError, match=r" 3 elements, .* 4 "):
         RealData(labelled_lines(tmp_path, 3)).size(TextSequences, size)
 
 
 def test_empty_documents_fill_no_block(tmp_path):
     pq.write_table(pa.table({"text": ["", "", ""]}), tmp_path / "0.parquet")
     size = Size(elements=8, batch_size=3, values={"block": 8})
-    with pytest.raises(DataError, match="gives 0 elements, where at least 1 are needed"):
+    with pytest.raises(DataError, match=r" 0 elements, .* 1 "):
         RealData(str(tmp_path)).size(TokenBlocks, size)
 
 
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({"image": 3, "label": 0}, "the image of .*:1 is no encoded file but int"),
-        ({"image": "x", "label": [1]}, "the image of .*:1 is no encoded file but str"),
+        ({"image": 3, "label": 0}, "image of .*:1 .*but int;"),
+        ({"image": "x", "label": [1]}, "image of .*:1 .*but str;"),
     ],
 )
 def test_a_field_that_is_no_image_is_named(tmp_path, value, reason):
@@ -321,7 +319,7 @@ def test_a_field_that_is_no_image_is_named(tmp_path, value, reason):
     ("value", "reason"),
     [
         ({"text": "x", "label": [1]}, r"the label of .*:1 is \[1\]"),
-        ({"text": "x", "label": 0.5}, "the label of .*:1 is 0.5; give a whole number"),
+        ({"text": "x", "label": 0.5}, "label of .*:1 .*0.5; .*whole number"),
         ({"text": 7, "label": 0}, "the text of .*:1 is int"),
         ({"text": [], "label": 0}, "the text of .*:1 is list"),
     ],
@@ -353,11 +351,11 @@ def test_data_that_changes_is_counted_again(tmp_path):
 def test_data_that_shrank_since_planning_is_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "label": 0}\n' * 3)
     size = Size(elements=5, batch_size=4, values={"longest": 8, "classes": 2})
-    with pytest.raises(DataError, match="gave 3 elements, where 5 were counted"):
+    with pytest.raises(DataError, match=r" 3 elements, .* 5 "):
         import_data(str(tmp_path), TextSequences(size=size), tmp_path / "out")
 
 
 def test_a_scenario_without_real_data_says_so(tmp_path):
     (tmp_path / "a.txt").write_text("words")
-    with pytest.raises(DataError, match="CV-2 does not run on real data"):
+    with pytest.raises(DataError, match=r"CV-2 .*real data"):
         RealData(str(tmp_path)).check(Volumes)

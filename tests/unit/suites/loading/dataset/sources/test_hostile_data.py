@@ -75,7 +75,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, kind, n
     else:
         path.mkdir()
     field = "audio" if name.endswith("wav") else "image"
-    with pytest.raises(DataError, match=r"no regular file|holds no file"):
+    with pytest.raises(DataError, match=r"no (regular )?file"):
         read_all(tmp_path, field)
     if kind != "directory" and not name.endswith(("jpg", "png", "wav")):
         with pytest.raises(DataError, match="no regular file"):
@@ -115,7 +115,7 @@ def test_an_element_of_gibibytes_is_refused_unread(tmp_path, name):
         with (tmp_path / name).open("wb") as file:
             file.write(picture())
             file.truncate(2 * GIB)
-    with pytest.raises(DataError, match=r"larger than|2,147,483,648 bytes|truncated JPEG"):
+    with pytest.raises(DataError, match=r"larger than|2,147,483,648|truncated JPEG"):
         read_all(tmp_path, "image")
 
 
@@ -125,7 +125,7 @@ def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch, name):
 
     monkeypatch.setattr(tables, "LARGEST_VALUE_BYTES", 1000)
     (tmp_path / name).write_text("x" * 1001)
-    with pytest.raises(DataError, match="a line of more than 1,000 characters"):
+    with pytest.raises(DataError, match=rf"{name} .*1,000 characters"):
         read_all(tmp_path / name, "text")
 
 
@@ -155,7 +155,7 @@ def test_bytes_that_are_no_text_are_refused_in_parquet(tmp_path):
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     column = pa.Array.from_buffers(pa.string(), 1, buffers)
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="no whole Parquet file"):
+    with pytest.raises(DataError, match=r"a\.parquet .*no whole Parquet"):
         read_all(tmp_path / "a.parquet", "text")
 
 
@@ -165,11 +165,11 @@ ABSURD = [float("inf"), -float("inf"), 10**400, 1e300, "inf", "-1e999", "9" * 99
 @pytest.mark.parametrize("value", ABSURD)
 def test_figures_that_no_machine_holds_are_refused_by_name(value):
     for read in (numbers, counts):
-        with pytest.raises(DataError, match="where a number is needed"):
+        with pytest.raises(DataError, match=r"'x' of a\.csv:1 .*number"):
             read({"x": value}, "a.csv:1")
     assert categories({"x": value}, "a.csv:1").dtype == np.int64
     if not isinstance(value, str):
-        with pytest.raises(DataError, match="give a whole number or a name"):
+        with pytest.raises(DataError, match=r"a\.csv:1 .*whole number"):
             label(value, "a.csv:1")
 
 
@@ -186,7 +186,7 @@ def test_a_text_of_257_mib_in_a_small_parquet_file_is_not_unpacked(tmp_path):
     pq.write_table(pa.table({"text": ["x" * (257 << 20)]}), path, compression="zstd")
     assert path.stat().st_size < 40 << 10
     before = pa.total_allocated_bytes()
-    with pytest.raises(DataError, match=r"a\.parquet: column 'text' has a page of 269 MB"):
+    with pytest.raises(DataError, match=r"a\.parquet: .*'text' .*269 MB"):
         read_all(path, "text")
     assert pa.total_allocated_bytes() - before < 1 << 20
 

@@ -187,23 +187,23 @@ class TestFiles:
         assert source.fingerprint() != open_source("hf://o/n").fingerprint()
 
     def test_an_unknown_revision_is_refused(self, shards):
-        with pytest.raises(DataError, match="no such revision; check what follows the @"):
+        with pytest.raises(DataError, match=r"o/n@v9 .*revision;.* @"):
             open_source("hf://o/n@v9")
 
     def test_an_unknown_split_is_refused_with_the_known_ones(self, shards):
-        with pytest.raises(UnknownNameError, match=r"split of o/n 'trian'\. Did you mean 'train'"):
+        with pytest.raises(UnknownNameError, match=r"o/n 'trian'\. .*'train'"):
             open_source("hf://o/n:trian")
 
     def test_a_file_that_is_no_parquet_is_refused(self, shards):
         shards.datasets["o/n"]["v1"]["a.parquet"] = b"PAR1 but no more, and long enough"
-        with pytest.raises(DataError, match=r"hf://o/n/a\.parquet is no whole Parquet file"):
+        with pytest.raises(DataError, match=r"hf://o/n/a\.parquet .*no whole Parquet"):
             open_source("hf://o/n@v1")
 
 
 def test_several_configurations_ask_for_a_choice(server):
     files = {f"{name}/train/0.parquet": parquet(text=["a"]) for name in ("en", "de")}
     server.datasets["o/n"] = {"main": files}
-    with pytest.raises(DataError, match="configurations de, en; choose one with hf://o/n:de/train"):
+    with pytest.raises(DataError, match=r" de, en; .* hf://o/n:de/train"):
         open_source("hf://o/n")
     with pytest.raises(UnknownNameError, match="configuration of o/n 'fr'"):
         open_source("hf://o/n:fr/train")
@@ -212,18 +212,18 @@ def test_several_configurations_ask_for_a_choice(server):
 
 def test_a_dataset_without_parquet_is_refused(server):
     server.datasets["o/n"] = {"main": {"data.zip": b""}}
-    with pytest.raises(DataError, match="holds no Parquet file, and the Hub has not converted it"):
+    with pytest.raises(DataError, match=r"o/n .*no Parquet"):
         open_source("hf://o/n")
 
 
 def test_an_unknown_dataset_is_refused(server):
-    with pytest.raises(DataError, match="the Hub has no such dataset, or it is private"):
+    with pytest.raises(DataError, match=r"o/absent: .*no such"):
         open_source("hf://o/absent")
 
 
 def test_a_gated_dataset_says_how_to_get_in(server):
     server.refusals["o/gated"] = "GatedRepo"
-    with pytest.raises(DataError, match="is gated; ask for access on its page and set HF_TOKEN"):
+    with pytest.raises(DataError, match=r"o/gated .*gated; .*HF_TOKEN"):
         open_source("hf://o/gated")
 
 
@@ -231,14 +231,14 @@ def test_a_hub_that_is_down_says_so(server, monkeypatch):
     with serving() as stopped:
         pass
     point_at(stopped, monkeypatch)
-    with pytest.raises(DataError, match=r"could not be fetched .*; check the network"):
+    with pytest.raises(DataError, match=r"o/n could not .*network"):
         open_source("hf://o/n")
 
 
 def test_references_are_taken_apart():
     assert parse("hf://a/b") == HubReference("a/b", None, None)
     assert parse("hf://a/b@refs/pr/1:en/test") == HubReference("a/b", "refs/pr/1", "en/test")
-    with pytest.raises(DataError, match="names no dataset of the Hub; write hf://owner/name"):
+    with pytest.raises(DataError, match=r"hf://only-a-name.* hf://owner/name"):
         parse("hf://only-a-name")
 
 

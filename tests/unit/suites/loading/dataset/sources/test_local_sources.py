@@ -80,13 +80,13 @@ class TestFolders:
         write(tmp_path / "a.jpg", picture())
         write(tmp_path / "a.txt", "a dog")
         write(tmp_path / "b.jpg", picture())
-        with pytest.raises(DataError, match=r"b\.jpg has no text beside it"):
+        with pytest.raises(DataError, match=r"b\.jpg .*; add b\.txt"):
             values(open_source(str(tmp_path)), "text")
 
     def test_a_text_in_another_encoding_is_named(self, tmp_path):
         write(tmp_path / "a.jpg", picture())
         write(tmp_path / "a.txt", "café".encode("latin-1"))
-        with pytest.raises(DataError, match=r"a\.txt is no UTF-8 text"):
+        with pytest.raises(DataError, match=r"a\.txt .*no UTF-8"):
             values(open_source(str(tmp_path)), "text")
 
     def test_a_file_that_vanished_is_named(self, tmp_path):
@@ -94,7 +94,7 @@ class TestFolders:
         source = open_source(str(tmp_path))
         path.unlink()
         path.mkdir()
-        with pytest.raises(DataError, match=r"a\.jpg cannot be read"):
+        with pytest.raises(DataError, match=r"a\.jpg cannot"):
             values(source, "image")
 
     def test_hidden_files_are_left_out(self, tmp_path):
@@ -105,13 +105,13 @@ class TestFolders:
 
     def test_a_folder_without_usable_files_is_refused(self, tmp_path):
         write(tmp_path / "notes.md", "nothing")
-        with pytest.raises(DataError, match="holds no file that skymark can read; give a folder"):
+        with pytest.raises(DataError, match=f"{tmp_path} holds no file"):
             open_source(str(tmp_path))
 
     def test_a_folder_of_several_kinds_is_refused(self, tmp_path):
         write(tmp_path / "a.csv", "text\nx")
         write(tmp_path / "b.jsonl", "{}")
-        with pytest.raises(DataError, match=r"several kinds of data \(a\.csv and b\.jsonl\)"):
+        with pytest.raises(DataError, match=r"\(a\.csv and b\.jsonl\)"):
             open_source(str(tmp_path))
 
 
@@ -146,7 +146,7 @@ class TestTarShards:
         ("name", "data", "field", "reason"),
         [
             ("2.json", b'{"other": 1}', "caption", "2 has no 'caption' in its .json"),
-            ("2.json", b"[]", "caption", r"2\.json is no JSON object"),
+            ("2.json", b"[]", "caption", r"2\.json .*no JSON object"),
         ],
     )
     def test_json_that_differs_is_named(self, tmp_path, name, data, field, reason):
@@ -157,7 +157,7 @@ class TestTarShards:
 
     def test_text_in_another_encoding_is_named(self, tmp_path):
         write_shard(tmp_path / "s.tar", {"1.txt": "café".encode("latin-1")})
-        with pytest.raises(DataError, match=r"s\.tar: 1\.txt is no UTF-8 text"):
+        with pytest.raises(DataError, match=r"s\.tar: 1\.txt .*no UTF-8"):
             values(open_source(str(tmp_path)), "text")
 
     def test_compressed_shards_are_read(self, tmp_path):
@@ -186,7 +186,7 @@ class TestTarShards:
 
     def test_json_that_is_none_is_named(self, tmp_path):
         write_shard(tmp_path / "s.tar", {"1.json": b"{"})
-        with pytest.raises(DataError, match=r"s\.tar: 1\.json is no JSON"):
+        with pytest.raises(DataError, match=r"s\.tar: 1\.json .*no JSON"):
             open_source(str(tmp_path))
 
 
@@ -210,12 +210,12 @@ class TestTables:
     @pytest.mark.parametrize("line", ["{", "[1]"])
     def test_a_line_that_is_no_json_object_is_named(self, tmp_path, line):
         write(tmp_path / "a.jsonl", '{"text": "x"}\n' + line)
-        with pytest.raises(DataError, match=r"a\.jsonl:2 is no JSON"):
+        with pytest.raises(DataError, match=r"a\.jsonl:2 .*no JSON"):
             values(open_source(str(tmp_path)), "text")
 
     def test_a_row_that_lacks_a_key_is_named(self, tmp_path):
         write(tmp_path / "a.jsonl", '{"text": "x"}\n{"other": "x"}')
-        with pytest.raises(DataError, match=r"a\.jsonl:2 has no 'text'"):
+        with pytest.raises(DataError, match=r"a\.jsonl:2 .*'text'"):
             values(open_source(str(tmp_path)), "text")
 
     def test_separated_values_have_a_header(self, tmp_path):
@@ -241,7 +241,7 @@ class TestTables:
 
     def test_a_row_of_another_length_is_named(self, tmp_path):
         write(tmp_path / "a.csv", "x,y\n1,2\n3\n")
-        with pytest.raises(DataError, match=r"a\.csv:3 has 1 values under 2 column names"):
+        with pytest.raises(DataError, match=r"a\.csv:3 .* 1 .* 2 column"):
             values(open_source(str(tmp_path)), "x")
 
     def test_a_table_without_rows_is_refused(self, tmp_path):
@@ -251,7 +251,7 @@ class TestTables:
 
     def test_text_in_another_encoding_is_refused(self, tmp_path):
         write(tmp_path / "a.txt", "fine\ncafé".encode("latin-1"))
-        with pytest.raises(DataError, match=r"a\.txt is no UTF-8 text"):
+        with pytest.raises(DataError, match=r"a\.txt .*no UTF-8"):
             values(open_source(str(tmp_path)), "text")
 
 
@@ -276,24 +276,24 @@ class TestParquet:
         pq.write_table(pa.table({"n": list(range(1000))}), tmp_path / "0.parquet")
         path = tmp_path / "0.parquet"
         path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(DataError, match=r"0\.parquet is no whole Parquet file"):
+        with pytest.raises(DataError, match=r"0\.parquet .*no whole Parquet"):
             open_source(str(tmp_path))
 
     def test_a_file_that_lacks_a_column_is_named(self, tmp_path):
         pq.write_table(pa.table({"n": [1]}), tmp_path / "0.parquet")
         pq.write_table(pa.table({"m": [1]}), tmp_path / "1.parquet")
-        with pytest.raises(DataError, match=r"1\.parquet has no column 'n'"):
+        with pytest.raises(DataError, match=r"1\.parquet .*'n'"):
             values(open_source(str(tmp_path)), "n")
 
 
 def test_a_path_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"no file or folder .*absent; check the path"):
+    with pytest.raises(DataError, match=r"no file .*/absent; .*--data"):
         open_source(str(tmp_path / "absent"))
 
 
 def test_a_file_that_is_no_dataset_is_refused(tmp_path):
     path = write(tmp_path / "movie.mp4", b"\0")
-    with pytest.raises(DataError, match=r"movie\.mp4 is no dataset that skymark can read; give"):
+    with pytest.raises(DataError, match=r"movie\.mp4 .*no dataset"):
         open_source(str(path))
 
 
