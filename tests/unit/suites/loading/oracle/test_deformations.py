@@ -45,9 +45,9 @@ def cause_of(scenario, dataset, **changed):
         ("positions", lambda places: places + 1, "one too large"),
         ("segment_ids", lambda ids: ids - 1, "one too small"),
         ("loss_mask", lambda mask: shifted(mask, 1, 1), "one place later"),
-        ("loss_mask", lambda mask: longer(mask, 1), "reach one place too far"),
-        ("loss_mask", lambda mask: shorter(mask, -1), "end one place too early"),
-        ("loss_mask", lambda mask: 1 - mask, "ones and zeros are exchanged"),
+        ("loss_mask", lambda mask: longer(mask, 1), "ones reach"),
+        ("loss_mask", lambda mask: shorter(mask, -1), "ones end"),
+        ("loss_mask", lambda mask: 1 - mask, "exchanged"),
         ("inputs", lambda tokens: tokens[:, ::-1], "mirrored along axis 1"),
     ],
 )
@@ -61,7 +61,7 @@ def test_a_token_or_mask_that_is_off_by_one_is_named(datasets, field, change, wo
 def test_an_attention_mask_that_ends_too_early_is_named(datasets):
     cause = cause_of(TEXTS, datasets["NLP-2"], attention_mask=lambda mask: shorter(mask, -1))
     assert cause.kind == "deformed"
-    assert "end one place too early" in cause.message
+    assert "ones end" in cause.message
 
 
 @pytest.mark.parametrize("mistake", CUT_TEXTS.stages()[0].mistakes)

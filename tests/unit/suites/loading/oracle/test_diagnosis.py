@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -207,7 +208,7 @@ def test_images_of_other_elements_are_named(
 @pytest.mark.parametrize(
     "owners",
     [np.roll(INDICES, 1), np.array([1, 6, 8, 10, 12, 1, 6, 8])],
-    ids=["of the same batch", "of other batches"],
+    ids=["same batch", "other batches"],
 )
 def test_images_of_other_elements_are_named_though_native_operators_differ(
     scenario: ImageClassification, dataset: Dataset, owners: Array
@@ -276,7 +277,7 @@ def test_nan_that_no_stage_explains_is_told(
 
         assert cause is not None
         assert cause.kind == "content"
-        assert "is NaN in 1 of 8 elements" in cause.message
+        assert " NaN in 1 of 8 " in cause.message
 
 
 def test_a_stage_whose_absence_shows_in_the_dtype_is_named(
@@ -290,7 +291,7 @@ def test_a_stage_whose_absence_shows_in_the_dtype_is_named(
     assert cause is not None
     assert cause.kind == "skipped-stage"
     assert "'normalise'" in cause.message
-    assert "uint8, and should be float32" in cause.message
+    assert re.search("uint8, .* float32", cause.message)
 
 
 def test_a_missing_image_field_is_named(scenario: ImageClassification, dataset: Dataset) -> None:

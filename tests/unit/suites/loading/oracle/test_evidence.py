@@ -130,7 +130,7 @@ def test_nothing_but_arrays_and_plain_values_is_made_of_it(tmp_path, capsys):
     with path.open("wb") as file:
         Evidence(file, DECLARED)
         pickle.dump((0, "Refusal", {"kind": Runs(), "message": ""}), file)
-    with pytest.raises(DataError, match="print is no array"):
+    with pytest.raises(DataError, match=r"print .*no array"):
         replayed(path)
     assert capsys.readouterr().out == ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -84,7 +86,7 @@ def test_sources_of_equal_share_ignore_the_weights():
 def test_one_source_after_another_is_unmixed():
     found = fault(stream_of(np.repeat([0, 1, 2], [800, 1200, 2000])))
     assert found.kind == "unmixed"
-    assert "in a stretch of 500 elements of epoch 1" in found.message
+    assert " 500 elements of epoch 1" in found.message
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_a_stream_of_another_length_is_no_epoch(length, kind):
     stream = np.resize(stream_of(drawn()), length)
     found = fault(stream)
     assert found.kind == kind
-    assert f"{length} elements of the stream, where 4000 are an epoch" in found.message
+    assert re.search(f" {length} elements .* 4000 ", found.message)
     assert fault(stream[:3990], complete=False) is None
 
 

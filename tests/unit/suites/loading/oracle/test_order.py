@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -67,7 +69,7 @@ def test_shards_in_random_order_pass_for_shards_and_not_for_a_global_shuffle():
     assert [shards.fault(epoch, sharded(epoch)) for epoch in range(3)] == [None] * 3
     fault = Orders("global").fault(3, sharded(3))
     assert fault.kind == "hardly-shuffled"
-    assert "came next to a neighbour in storage" in fault.message
+    assert "neighbour in storage" in fault.message
 
 
 def test_batches_of_neighbours_pass_for_shards_and_not_for_a_global_shuffle():
@@ -77,7 +79,7 @@ def test_batches_of_neighbours_pass_for_shards_and_not_for_a_global_shuffle():
     assert Orders("shards").crowding(0, batches) is None
     fault = Orders("global").crowding(0, batches)
     assert fault.kind == "hardly-shuffled"
-    assert "of the places in storage" in fault.message
+    assert "places in storage" in fault.message
 
 
 @pytest.mark.parametrize("size", [1, 4, 20, 400, 1000])
@@ -92,7 +94,7 @@ def test_the_same_order_in_each_epoch_is_named(kind):
     assert orders.fault(0, permutation(1)) is None
     fault = orders.fault(1, permutation(1))
     assert fault.kind == "same-order"
-    assert "epoch 1 came in the order of epoch 0" in fault.message
+    assert re.search("epoch 1 .* epoch 0;", fault.message)
 
 
 def test_the_same_order_begun_elsewhere_is_named():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -49,8 +51,8 @@ def test_a_batch_that_was_not_mixed_is_named_by_its_labels(
 ) -> None:
     cause = cause_of(Oracle(scenario, dataset, Declared(native=native)), unmixed)
     assert cause.kind == "skipped-stage"
-    assert "batch-level work (mix) was skipped" in cause.message
-    assert "field 'label' is int64, and should be float32" in cause.message
+    assert "(mix) was skipped" in cause.message
+    assert re.search("'label' .*int64, .* float32", cause.message)
 
 
 @pytest.mark.parametrize("native", [False, True])
@@ -61,7 +63,7 @@ def test_images_that_were_not_mixed_are_named_though_the_labels_were(
     image = (unmixed["image"] + native * noise).astype(np.float32)
     cause = cause_of(Oracle(scenario, dataset, Declared(native=native)), {**mixed, "image": image})
     assert cause.kind == "skipped-stage"
-    assert "batch-level work (mix) was skipped" in cause.message
+    assert "(mix) was skipped" in cause.message
     assert "field 'image' differs" in cause.message
 
 

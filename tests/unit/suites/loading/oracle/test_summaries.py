@@ -19,7 +19,7 @@ def test_sums_are_kept(tmp_path):
     assert again.fields["x"][2].tolist() == [2.0, 2.0]
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "no file of sums", "other set"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "no sums", "other set"])
 def test_a_damaged_file_is_made_anew(tmp_path, damage):
     path = tmp_path / "sums.npz"
     known = KnownSums(path, 3)
@@ -30,7 +30,7 @@ def test_a_damaged_file_is_made_anew(tmp_path, damage):
         "empty": b"",
         "cut": whole[: len(whole) // 2],
         "changed": whole[:40] + bytes(20) + whole[60:],
-        "no file of sums": b"{}",
+        "no sums": b"{}",
         "other set": whole,
     }
     path.write_bytes(damaged[damage])

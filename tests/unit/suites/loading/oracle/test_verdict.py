@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -111,7 +112,7 @@ def test_a_repeated_element_is_named_even_in_an_epoch_that_was_stopped(oracle: O
 def test_one_batch_served_again_and_again_is_named(oracle: Oracle) -> None:
     oracle.check(Elements(0, [batches()[0]] * 7, batch_size=BATCH))
     assert found(oracle).kind == "repeated-batch"
-    assert "batch 1 of epoch 0 is batch 0 served again" in found(oracle).message
+    assert "batch 1 of epoch 0 " in found(oracle).message
 
 
 @pytest.mark.parametrize("unknown", [-1, ELEMENTS])
@@ -137,14 +138,14 @@ def test_storage_order_is_named_where_a_shuffle_was_asked_for(oracle: Oracle) ->
 def test_batches_larger_than_asked_for_are_named(oracle: Oracle) -> None:
     oracle.check(Elements(0, batches(size=16), batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
-    assert "16 elements, and should have 8" in found(oracle).message
+    assert re.search(" 16 elements, .* 8$", found(oracle).message)
 
 
 def test_a_short_batch_before_the_end_is_named(oracle: Oracle) -> None:
     short_first = batches()[::-1]
     oracle.check(Elements(0, short_first, batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
-    assert "batch 0 of epoch 0 has 2 elements before the end" in found(oracle).message
+    assert re.search("batch 0 .*epoch 0 .* 2 elements", found(oracle).message)
 
 
 def test_a_short_batch_per_worker_passes_where_each_worker_has_a_tail(dataset: Dataset) -> None:
@@ -167,15 +168,13 @@ def test_elements_of_another_rank_are_named(oracle: Oracle) -> None:
     order = np.random.default_rng(3).permutation(ELEMENTS)
     oracle.check(RankElements(2, [batches(order[:30]), batches(order[30:]), batches(order[25:30])]))
     assert found(oracle).kind == "another-rank"
-    message = found(oracle).message
-    assert "rank 2 delivered elements of another rank" in message
-    assert "came from rank 0 too (5 in all)" in message
+    assert re.search(r"rank 2 .*epoch 2, .* rank 0 .*\(5 in all\)", found(oracle).message)
 
 
 def test_ranks_that_ignore_their_rank_are_named(oracle: Oracle) -> None:
     oracle.check(RankElements(0, [batches(), batches()]))
-    assert "rank 1 delivered elements of another rank" in found(oracle).message
-    assert f"({ELEMENTS} in all)" in found(oracle).message
+    assert found(oracle).kind == "another-rank"
+    assert re.search(rf"rank 1 .* rank 0 .*\({ELEMENTS} in all\)", found(oracle).message)
 
 
 def test_tails_dropped_by_every_rank_are_named(oracle: Oracle) -> None:
@@ -189,13 +188,13 @@ def test_content_of_another_seed_is_named(oracle: Oracle, dataset: Dataset) -> N
     other = Oracle(Determinism(SIZE, seed=0), dataset)
     oracle.check(Content(1, other.reference.batch(1, np.arange(BATCH))))
     assert found(oracle).kind == "ignored-seed"
-    assert "seed was ignored: this is the content of seed 0, not 7" in found(oracle).message
+    assert "seed 0, not 7" in found(oracle).message
 
 
 def test_content_of_another_epoch_is_named(oracle: Oracle) -> None:
     oracle.check(Content(2, oracle.reference.batch(0, np.arange(BATCH))))
     assert found(oracle).kind == "ignored-epoch"
-    assert "content of epoch 0, not 2" in found(oracle).message
+    assert "epoch 0, not 2" in found(oracle).message
 
 
 def test_the_first_fault_stays(oracle: Oracle) -> None:
@@ -243,7 +242,7 @@ def test_nan_in_a_batch_is_named(oracle: Oracle) -> None:
     batch[name][3] = np.nan
     oracle.check(Content(0, batch))
     assert found(oracle).kind == "content"
-    assert f"field {name!r} is NaN in 1 of {BATCH} elements" in found(oracle).message
+    assert re.search(f"{name!r} .*NaN in 1 of {BATCH} ", found(oracle).message)
     assert oracle.verdict().max_difference is None
 
 

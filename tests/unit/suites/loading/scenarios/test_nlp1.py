@@ -44,9 +44,9 @@ def test_the_reference_passes(oracle):
 @pytest.mark.parametrize(
     ("place", "mistake"),
     [
-        (0, "no end-of-text token between documents"),
-        (1, "the targets are the inputs, not shifted"),
-        (1, "the targets are shifted by two"),
+        (place, mistake)
+        for place, stage in enumerate(TokenBlocks(size=SIZE).stages())
+        for mistake in stage.mistakes
     ],
 )
 def test_a_known_mistake_is_named(scenario, oracle, place, mistake):

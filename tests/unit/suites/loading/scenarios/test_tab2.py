@@ -50,9 +50,9 @@ def test_the_reference_passes(scenario, dataset):
 @pytest.mark.parametrize(
     ("place", "mistake"),
     [
-        (0, "the logarithm is to base 2"),
-        (1, "all features share one hash"),
-        (1, "ids are taken modulo the table size without a hash"),
+        (place, mistake)
+        for place, stage in enumerate(SparseFeatures(size=SIZE).stages())
+        for mistake in stage.mistakes
     ],
 )
 def test_a_known_mistake_is_named(scenario, dataset, place, mistake):

@@ -116,13 +116,10 @@ def test_a_clip_of_a_constant_rate_is_taken() -> None:
     ("data", "fault"),
     [
         (encoded([0, 1, 2, 9, 30]), "constant rate, .* convert it: ffmpeg"),
-        (
-            encoded(range(5), "yuv422p"),
-            "frames are yuv422p, where yuv420p is needed; convert it: ffmpeg",
-        ),
-        (turned(encoded(range(5))), "to be turned when it is shown"),
-        (encoded(range(50))[:-900], "no whole video; copy the file again"),
-        (b"GIF89a", "no MP4 file that can be decoded"),
+        (encoded(range(5), "yuv422p"), "yuv422p, .*yuv420p .*: ffmpeg"),
+        (turned(encoded(range(5))), "turned .*: ffmpeg"),
+        (encoded(range(50))[:-900], "no whole video;"),
+        (b"GIF89a", "no MP4 file"),
     ],
     ids=["rate", "planes", "turned", "truncated", "another format"],
 )
