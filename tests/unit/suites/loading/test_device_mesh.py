@@ -30,9 +30,9 @@ def test_a_batch_divided_among_all_devices_is_right():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (np.zeros((8, 2)), "field 'x' is a ndarray, not an array on devices"),
-        (array((2, 2, 2, 2), equivalent=False), "field 'x' is placed as"),
-        (array((8, 8, 8, 8)), "the shards of field 'x' have [8] rows of 8"),
+        (np.zeros((8, 2)), "'x' is a ndarray"),
+        (array((2, 2, 2, 2), equivalent=False), "'x' is placed"),
+        (array((8, 8, 8, 8)), "'x' have [8]"),
     ],
 )
 def test_what_lies_elsewhere_is_named(value, words):

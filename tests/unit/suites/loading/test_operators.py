@@ -19,7 +19,7 @@ def test_operators_are_registered_for_several_scenarios_and_once_for_each():
     def standardise() -> None: ...
 
     assert table == dict.fromkeys(("TAB-1", "DIST-1"), (standardise, True))
-    with pytest.raises(UsageError, match="DIST-1 has operators already"):
+    with pytest.raises(UsageError, match=r"^DIST-1 "):
         table.work("PR-1", "DIST-1", whole=True)
     assert "PR-1" not in table
 

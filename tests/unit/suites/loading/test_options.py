@@ -33,7 +33,7 @@ def test_values_of_an_axis_are_read_as_what_they_look_like():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seed": "lucky"}, "option seed: Input should be a valid integer"),
+        ({"seed": "lucky"}, "option seed: "),
         ({"axis": 3}, "option axis: "),
         ({"data": 3}, "option data: "),
         ({"sede": 3}, "option sede: "),

@@ -110,13 +110,13 @@ def test_ids_and_slugs_are_given_once_only():
     class Again(scenario_class("TAB-1")):
         pass
 
-    with pytest.raises(UsageError, match=r"'TAB-1' is taken by skymark\.suites\.loading\."):
+    with pytest.raises(UsageError, match=r"'TAB-1' .*skymark\.suites\.loading\."):
         scenario(Again)
 
     class Twice(adapter_class("numpy")):
         pass
 
-    with pytest.raises(UsageError, match=r"'numpy' is taken by skymark\.suites\.loading\."):
+    with pytest.raises(UsageError, match=r"'numpy' .*skymark\.suites\.loading\."):
         adapter(Twice)
 
 
@@ -168,7 +168,7 @@ def test_classes_of_a_file_can_be_pickled_by_the_name_of_their_module(own):
 @pytest.mark.parametrize(
     ("text", "attribute", "words"),
     [
-        (OWN, "Yours", "unknown adapter class in own.py 'Yours'"),
+        (OWN, "Yours", "own.py 'Yours'"),
         (OWN, "NotOne", "'NotOne'"),
         ("import no_such_module_xyz\n", "Mine", "does not import.*no_such_module_xyz"),
         ("class Mine(:\n", "Mine", "does not import.*SyntaxError"),

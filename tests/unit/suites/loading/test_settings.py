@@ -55,11 +55,11 @@ def test_a_step_is_a_network_by_name_or_a_calibrated_one(value, network, ms):
 @pytest.mark.parametrize(
     ("value", "advice"),
     [
-        ("resnet18", "choose from resnet50, vit_b16 and mlp:MS"),
-        ("resnet50:3", "choose from resnet50, vit_b16 and mlp:MS"),
-        ("", "choose from resnet50, vit_b16 and mlp:MS"),
-        *((f"mlp:{ms}", "milliseconds of a step, 0.1 to 1000") for ms in ("0", "-1", "x", "")),
-        *((f"mlp:{ms}", "milliseconds of a step, 0.1 to 1000") for ms in ("nan", "inf", "1e9")),
+        ("resnet18", "resnet50, vit_b16 .*mlp:MS"),
+        ("resnet50:3", "resnet50, vit_b16 .*mlp:MS"),
+        ("", "resnet50, vit_b16 .*mlp:MS"),
+        *((f"mlp:{ms}", r"mlp:MS .* 0\.1 to 1000") for ms in ("0", "-1", "x", "")),
+        *((f"mlp:{ms}", r"mlp:MS .* 0\.1 to 1000") for ms in ("nan", "inf", "1e9")),
     ],
 )
 def test_a_step_that_does_not_exist_is_refused_with_those_that_do(value, advice):
@@ -69,7 +69,7 @@ def test_a_step_that_does_not_exist_is_refused_with_those_that_do(value, advice)
 
 def test_a_batch_is_consumed_by_a_step_or_by_a_think_time():
     check_settings({"step": "mlp:5", "think_time_ms": 0}, ())
-    with pytest.raises(UsageError, match="by a step or by think_time_ms, not by both"):
+    with pytest.raises(UsageError, match=r"step .*think_time_ms"):
         check_settings({"step": "mlp:5", "think_time_ms": 2}, ())
 
 

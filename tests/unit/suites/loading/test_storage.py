@@ -70,7 +70,7 @@ def test_a_shared_format_is_written_for_all_and_a_librarys_own_for_itself(tmp_pa
 
 
 def test_a_format_that_the_library_does_not_write_is_an_error(tmp_path):
-    with pytest.raises(NotImplementedError, match="numpy has no format 'mine'"):
+    with pytest.raises(NotImplementedError, match=r"numpy .*'mine'"):
         storage_of(tmp_path).prepare(NumpyReference(), "mine")
 
 
@@ -100,7 +100,7 @@ def test_a_full_disk_says_what_to_do_and_leaves_nothing(tmp_path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     storage = storage_of(tmp_path)
-    with pytest.raises(DataError, match=r"No space left on device.*SKYMARK_CACHE"):
+    with pytest.raises(DataError, match=r"No space .*SKYMARK_CACHE"):
         storage.prepare(Large(), "mine")
     assert not storage.of(Large, "mine").exists()
 

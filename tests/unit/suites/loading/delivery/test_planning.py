@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from skymark.model.errors import UsageError
@@ -35,7 +37,7 @@ def test_every_adapter_delivers_to_a_gpu_and_those_with_a_framework_there_to_the
     for status, cause in found.values():
         assert status is Status.UNSUPPORTED
         assert cause.kind == "lacks-framework"
-        assert "its venv has torch on machines with a gpu only" in cause.message
+        assert re.search(r"torch .* gpu", cause.message)
         assert cause.action == "measure it with --deliver host"
 
 
@@ -75,7 +77,7 @@ def test_only_jax_reaches_a_tpu():
     found = refusals("tpu")
     kept = ABLE - set(found)
     assert {adapters()[slug].framework for slug in kept} == {"jax"}
-    assert "is torch, which reaches no tpu" in found["pytorch"][1].message
+    assert re.search(r"torch, .* tpu", found["pytorch"][1].message)
 
 
 def test_every_adapter_delivers_to_the_host():
