@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import re
 import struct
 import zipfile
 
@@ -167,13 +168,13 @@ def test_weights_that_say_gelu_are_refused_under_a_name_with_quickgelu(case, wei
 def test_weights_that_say_nothing_are_told_as_such_where_there_are_two_forms(content, weights):
     path = weights(content=content)
     for architecture, end in (
-        ("RN50", "need RN50-quickgelu, as all tags of RN50 do"),
-        ("RN50-quickgelu", "need RN50"),
-        ("ViT-B-32", "need ViT-B-32-quickgelu"),
+        ("RN50", "need RN50-quickgelu, .*all tags .*RN50"),
+        ("RN50-quickgelu", "need RN50$"),
+        ("ViT-B-32", "need .*-32-quickgelu$"),
     ):
         _, note = chosen(architecture, path).notes
         assert "activation" in note
-        assert note.endswith(end)
+        assert re.search(end, note)
     assert len(chosen("convnext_base", path).notes) == 1, "it has one form alone"
 
 

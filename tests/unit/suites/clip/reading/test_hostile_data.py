@@ -157,7 +157,7 @@ SETS = {
         {"classnames.txt": "c\n" * 30_000, TEMPLATES: "{c}\n" * 1000},
         "30,000,000 prompts",
     ),
-    "a type that is none": (SOUND, {"dataset_type.txt": "\x1b[2J"}, "it may say classification"),
+    "a type that is none": (SOUND, {"dataset_type.txt": "\x1b[2J"}, "may say classification"),
 }
 
 
@@ -197,10 +197,10 @@ def link(target):
 
 
 PLACES = {
-    "a link to its own folder": ("test/cat/loop", link("."), "read before; remove the link"),
-    "a link to the split": ("test/cat/loop", link(".."), "read before; remove the link"),
-    "a class that leads to the split": ("test/owl", link("."), "read before; remove the link"),
-    "a class that leads to the set": ("test/owl", link(".."), "read before; remove the link"),
+    "a link to its own folder": ("test/cat/loop", link("."), "read before"),
+    "a link to the split": ("test/cat/loop", link(".."), "read before"),
+    "a class that leads to the split": ("test/owl", link("."), "read before"),
+    "a class that leads to the set": ("test/owl", link(".."), "read before"),
     "a link to itself": ("test/cat/1.jpg", link("1.jpg"), "cannot be read"),
     "a link to nothing": ("test/cat/1.jpg", link("absent"), "cannot be read"),
     "a link to a device": ("test/cat/1.jpg", link("/dev/zero"), "no regular file"),

@@ -96,22 +96,22 @@ FOLDERS = {
     "of one class": ({f"{k}.jpg": jpeg(k) for k in range(9)}, "9 of 9 images, 1 class"),
     "other media": (
         {**IMAGES, "0/a.HEIC": "x", "0/b.avif": "x", "1/c.wav": "x", "2/d.part": "x"},
-        "left out: 1 .avif (no decoder), 1 .heic (no decoder), 1 .part (no image), 1 .wav (sounds)",
+        r" 1 \.avif .* 1 \.heic .* 1 \.part .* 1 \.wav",
     ),
     "jfif and jpe": ({**IMAGES, "0/x.jfif": jpeg(), "0/x.JPE": jpeg()}, "31 of 32 images"),
-    "hidden": ({**IMAGES, "0/._0.jpg": "x", ".DS_Store": "x"}, "3 classes; left out: 2 hidden"),
+    "hidden": ({**IMAGES, "0/._0.jpg": "x", ".DS_Store": "x"}, "3 classes; .*2 hidden"),
     "beside the classes": (
         {**IMAGES, "cover.png": jpeg(0, "PNG")},
-        "3 classes; left out: 1 beside the folders of classes",
+        "3 classes; .*1 beside",
     ),
     "mostly sounds": (
         {"cover.png": jpeg(0, "PNG"), **{f"a/{k}.wav": "RIFF" for k in range(3)}},
-        "the data has no field named image",
+        "no field .*image",
     ),
-    "splits": (SPLITS, "9 of 9 images, 2 classes, split train; left out: 5 of split test"),
+    "splits": (SPLITS, "9 of 9 images, 2 classes, split train; .*5 of split test"),
     "splits below a folder": (
         {f"set/{name}": data for name, data in SPLITS.items()},
-        "9 of 9 images, 2 classes, split train; left out: 5 of split test",
+        "9 of 9 images, 2 classes, split train; .*5 of split test",
     ),
     "one split": (
         {f"train/{name}": data for name, data in IMAGES.items()},
@@ -127,7 +127,7 @@ FOLDERS = {
     ),
     "metadata": (
         {**{f"{k}.jpg": jpeg(k) for k in range(17)}, "metadata.jsonl": META},
-        "15 of 15 images, 7 classes; left out: 2 not in the metadata",
+        "15 of 15 images, 7 classes; .*2 .*metadata",
     ),
     "metadata in CSV": (
         {
@@ -138,28 +138,28 @@ FOLDERS = {
     ),
     "metadata of a missing file": (
         {"0.jpg": jpeg(), "metadata.jsonl": META},
-        "which its metadata names; add the file or remove the row",
+        r"no 1\.jpg, .*metadata",
     ),
     "more than the variant": (
         {f"{k}.jpg": jpeg(k % 5) for k in range(900)},
-        "810 of 900 images, 1 class; left out: 90 beyond the size",
+        "810 of 900 images, 1 class; .*90 beyond",
     ),
     "whole batches": (
         {f"{k}.jpg": jpeg(k) for k in range(16)},
-        "15 of 16 images, 1 class; left out: 1 so that the last batch is short",
+        "15 of 16 images, 1 class; .*1 .*last batch",
     ),
     "PNG named as JPEG": ({**IMAGES, "0/x.JPEG": jpeg(0, "PNG")}, "31 of 31 images"),
-    "a page named as JPEG": ({**IMAGES, "0/x.jpg": "<html>"}, "x.jpg is no image that skymark"),
-    "cut JPEG": ({**IMAGES, "0/x.jpg": jpeg()[:-99]}, "0/x.jpg is a truncated JPEG"),
-    "cut PNG": ({**IMAGES, "0/x.png": jpeg(0, "PNG")[:-99]}, "0/x.png is a truncated PNG"),
-    "empty file": ({**IMAGES, "0/x.jpg": b""}, "0/x.jpg is no image that skymark can read"),
+    "a page named as JPEG": ({**IMAGES, "0/x.jpg": "<html>"}, r"x\.jpg .*no image .*<html>"),
+    "cut JPEG": ({**IMAGES, "0/x.jpg": jpeg()[:-99]}, r"0/x\.jpg .*truncated JPEG"),
+    "cut PNG": ({**IMAGES, "0/x.png": jpeg(0, "PNG")[:-99]}, r"0/x\.png .*truncated PNG"),
+    "empty file": ({**IMAGES, "0/x.jpg": b""}, r"0/x\.jpg .*no image .*b''"),
 }
 
 
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_folder_of_images_is_taken_whole_or_named(tmp_path, name):
     files, expected = FOLDERS[name]
-    assert expected in answer(fill(tmp_path / "in", files), "CV-1")
+    assert re.search(expected, answer(fill(tmp_path / "in", files), "CV-1"))
 
 
 def test_another_split_is_taken_where_it_is_asked_for(tmp_path):
@@ -195,29 +195,29 @@ FLIPPED = bytearray(WHOLE)
 FLIPPED[HEADERS[20] + 150] ^= 0x15
 SHARDS = {
     "whole": ({"a.tar": WHOLE}, "40 of 40 images, 4 classes"),
-    "flipped byte in a header": ({"a.tar": bytes(FLIPPED)}, "is damaged); copy it again"),
-    "cut in a header": ({"a.tar": WHOLE[: HEADERS[20] + 200]}, "cut off in the header"),
-    "cut in a member": ({"a.tar": WHOLE[: HEADERS[20] + 700]}, "is no whole tar file"),
-    "cut between members": ({"a.tar": WHOLE[: HEADERS[20]]}, "before its end marker"),
-    "joined": ({"a.tar": WHOLE + WHOLE}, "more data follows its end"),
+    "flipped byte in a header": ({"a.tar": bytes(FLIPPED)}, r"a\.tar .*damaged"),
+    "cut in a header": ({"a.tar": WHOLE[: HEADERS[20] + 200]}, "cut off .*header"),
+    "cut in a member": ({"a.tar": WHOLE[: HEADERS[20] + 700]}, r"a\.tar .*no whole tar"),
+    "cut between members": ({"a.tar": WHOLE[: HEADERS[20]]}, "end marker"),
+    "joined": ({"a.tar": WHOLE + WHOLE}, "more data follows"),
     "joined, compressed": ({"a.tar.gz": gzip.compress(WHOLE + WHOLE)}, "more data follows"),
     "compressed": ({"a.tar.gz": gzip.compress(WHOLE)}, "40 of 40 images"),
-    "compressed and cut": ({"a.tar.gz": gzip.compress(WHOLE)[:-9]}, "is no whole tar file"),
-    "empty file": ({"a.tar": WHOLE, "b.tar": b""}, "b.tar is no whole tar file"),
+    "compressed and cut": ({"a.tar.gz": gzip.compress(WHOLE)[:-9]}, r"a\.tar\.gz .*no whole tar"),
+    "empty file": ({"a.tar": WHOLE, "b.tar": b""}, r"b\.tar .*no whole tar"),
     "empty shard first": ({"a.tar": tar([]), "b.tar": WHOLE}, "40 of 40 images"),
     "unsorted": (
         {"a.tar": tar(sorted(labelled(range(9)), key=lambda member: member[0][-3:]))},
-        "in two places; write the shard anew with sorted names",
+        "two places; .*--sort=name",
     ),
     "appended again": ({"a.tar": tar([*labelled(range(9)), *labelled(range(9))])}, "in two places"),
     "of macOS": (
         {"a.tar": tar([("._0000.jpg", b"x"), *labelled(range(9)), ("__MACOSX/0.jpg", b"x")])},
-        "9 of 9 images, 4 classes; left out: 2 ._* of macOS",
+        "9 of 9 images, 4 classes; .*2 .*macOS",
     ),
     "dots in folders": ({"a.tar": tar(labelled(range(9), "v1.2/"))}, "9 of 9 images"),
     "dots before the extension": (
         {"a.tar": tar([(f"a.{k}.jpg", jpeg(k)) for k in range(3)])},
-        "rename the members, so that the only dots are before .jpg",
+        r"first dot of a\.0\.jpg, .*rename",
     ),
     "more members than the first": (
         {
@@ -230,19 +230,19 @@ SHARDS = {
                 ]
             )
         },
-        "10 of 10 images, 4 classes; left out: 1 .crop.jpg that the first element lacks",
+        r"10 of 10 images, 4 classes; .*1 \.crop\.jpg ",
     ),
     "no label": (
         {"a.tar": tar([("0.jpg", jpeg()), ("0.txt", b"a dog")])},
-        "no labels, so each is 0",
+        "no labels",
     ),
     "splits": (
         {"train-0.tar": WHOLE, "val-0.tar": WHOLE},
-        "40 of 40 images, 4 classes, split train; left out: 1 of split validation (files)",
+        "40 of 40 images, 4 classes, split train; .*1 of split validation",
     ),
     "huge size": (
         {"a.tar": WHOLE[:124] + b"\x80" + b"\xff" * 11 + WHOLE[136:]},
-        "is no whole tar file",
+        r"a\.tar .*no whole tar",
     ),
 }
 
@@ -250,7 +250,7 @@ SHARDS = {
 @pytest.mark.parametrize("name", SHARDS)
 def test_a_shard_is_taken_whole_or_refused(tmp_path, name):
     files, expected = SHARDS[name]
-    assert expected in answer(fill(tmp_path / "in", files), "CV-1")
+    assert re.search(expected, answer(fill(tmp_path / "in", files), "CV-1"))
 
 
 LINES = "".join(json.dumps({"text": f"row {k}", "label": k % 3}) + "\n" for k in range(30))
@@ -271,25 +271,28 @@ TEXTS = {
         {"a.jsonl": LINES, "b.jsonl.gz": gzip.compress(LINES.encode())},
         "60 of 60 rows",
     ),
-    "gzip, cut": ({"a.jsonl.gz": gzip.compress(LINES.encode())[:-9]}, "no whole compressed file"),
-    "zstd, cut": ({"a.jsonl.zst": ZSTD[:-5]}, "a.jsonl.zst cannot be read"),
-    "no zstd": ({"a.jsonl": LINES, "b.jsonl.zst": b"x"}, "b.jsonl.zst cannot be read"),
-    "cut in a line": ({"a.jsonl": LINES[:-9]}, "a.jsonl:30 is no JSON"),
+    "gzip, cut": (
+        {"a.jsonl.gz": gzip.compress(LINES.encode())[:-9]},
+        r"a\.jsonl\.gz .*no whole compressed",
+    ),
+    "zstd, cut": ({"a.jsonl.zst": ZSTD[:-5]}, r"a\.jsonl\.zst cannot"),
+    "no zstd": ({"a.jsonl": LINES, "b.jsonl.zst": b"x"}, r"b\.jsonl\.zst cannot"),
+    "cut in a line": ({"a.jsonl": LINES[:-9]}, r"a\.jsonl:30 .*no JSON"),
     "array": ({"a.json": json.dumps(ROWS)}, "30 of 30 rows, 3 classes"),
-    "array, cut": ({"a.json": json.dumps(ROWS)[:-2]}, "a.json is no JSON"),
+    "array, cut": ({"a.json": json.dumps(ROWS)[:-2]}, r"a\.json .*no JSON"),
     "lines in .json": ({"a.json": LINES}, "30 of 30 rows"),
     "description beside": ({"a.jsonl": LINES, "info.json": "{}", "LICENSE.txt": "x"}, "30 of 30"),
     "chat": ({"a.jsonl": CHAT}, "9 of 9 rows, 2 classes"),
-    "null": ({"a.jsonl": LINES + '{"text": null, "label": 0}'}, "a.jsonl:31 is missing; give"),
-    "number": ({"a.jsonl": LINES + '{"text": 42, "label": 0}'}, "a.jsonl:31 is int 42; give"),
-    "UTF-16": ({"a.jsonl": LINES.encode("utf-16")}, "is no UTF-8 text"),
+    "null": ({"a.jsonl": LINES + '{"text": null, "label": 0}'}, r"a\.jsonl:31 .*missing;"),
+    "number": ({"a.jsonl": LINES + '{"text": 42, "label": 0}'}, r"a\.jsonl:31 .*int 42;"),
+    "UTF-16": ({"a.jsonl": LINES.encode("utf-16")}, r"a\.jsonl .*no UTF-8"),
     "mixed labels": (
         {"a.jsonl": LINES + '{"text": "x", "label": "two"}'},
         "31 of 31 rows, 4 classes",
     ),
     "splits": (
         {"train.jsonl": LINES, "test.jsonl": LINES},
-        "30 of 30 rows, 3 classes, split train; left out: 1 of split test (files)",
+        "30 of 30 rows, 3 classes, split train; .*1 of split test",
     ),
 }
 
@@ -297,7 +300,7 @@ TEXTS = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_text_is_taken_whole_or_refused(tmp_path, name):
     files, expected = TEXTS[name]
-    assert expected in answer(fill(tmp_path / "in", files), "NLP-2")
+    assert re.search(expected, answer(fill(tmp_path / "in", files), "NLP-2"))
 
 
 NUMBERS = {"a": [float(k) for k in range(9)], "label": [k % 2 for k in range(9)]}
@@ -306,13 +309,13 @@ TABLES = {
     "plain": (parquet(**NUMBERS), "9 of 9 rows, 2 classes"),
     "index of pandas": (
         parquet(**NUMBERS, __index_level_0__=list(range(9))),
-        "left out: 1 column __index_level_0__ (index of pandas)",
+        " 1 column __index_level_0__ ",
     ),
     "dates": (parquet(**NUMBERS, when=WHEN), "9 of 9 rows"),
     "missing": (parquet(**{**NUMBERS, "b": [*range(8), None]}), "'b' of"),
     "not a number": (parquet(**NUMBERS, b=[*[1.0] * 8, float("nan")]), "'b' of"),
     "infinite": (parquet(**NUMBERS, b=[*[1.0] * 8, float("inf")]), "'b' of"),
-    "names": (parquet(**NUMBERS, b=list("abcabcabc")), "holds 'a', where a number is needed"),
+    "names": (parquet(**NUMBERS, b=list("abcabcabc")), "'a', .*number"),
     "files": (parquet(**NUMBERS, b=[b"\xff\xd8JFIF" * 99] * 9), "'b' of"),
     "files in structures": (parquet(**NUMBERS, b=[{"bytes": b"\x00" * 9}] * 9), "'b' of"),
     "labels like numbers": (
@@ -326,7 +329,7 @@ TABLES = {
 def test_a_table_is_taken_whole_or_refused(tmp_path, name):
     content, expected = TABLES[name]
     said = answer(fill(tmp_path / "in", {"a.parquet": content}), "TAB-1")
-    assert expected in said
+    assert re.search(expected, said)
     assert "\\x" not in said
 
 
@@ -334,9 +337,9 @@ CSV = {
     "commas": ("a,b,label\n1,2,0\n3,4,1\n", "2 of 2 rows"),
     "semicolons": ("a;b;label\n1;2;0\n3;4;1\n", "2 of 2 rows"),
     "spaces": ("a, b, label\n1, 2, 0\n3, 4, 1\n", "2 of 2 rows"),
-    "index of pandas": (",a,label\n0,1,0\n1,3,1\n", "left out: 1 column without a name"),
-    "two of one name": ("a,a,label\n1,2,0\n", "several columns named 'a'"),
-    "decimal commas": ("a;label\n1,5;0\n", "holds '1,5', where a number is needed"),
+    "index of pandas": (",a,label\n0,1,0\n1,3,1\n", " 1 column without"),
+    "two of one name": ("a,a,label\n1,2,0\n", "columns named 'a'"),
+    "decimal commas": ("a;label\n1,5;0\n", "'1,5', .*number"),
 }
 
 
@@ -348,7 +351,7 @@ def test_compressed_separated_values_are_read(tmp_path):
 @pytest.mark.parametrize("name", CSV)
 def test_separated_values_are_taken_whole_or_refused(tmp_path, name):
     content, expected = CSV[name]
-    assert expected in answer(fill(tmp_path / "in", {"a.csv": content}), "TAB-1")
+    assert re.search(expected, answer(fill(tmp_path / "in", {"a.csv": content}), "TAB-1"))
 
 
 def test_differences_of_times_survive_single_precision(tmp_path):
@@ -419,7 +422,7 @@ SOUNDS = {
     "m4a": ("m4a", encoded("aac", "mp4", sample="fltp"), ONE),
     "aac": ("aac", encoded("aac", "adts", sample="fltp"), ONE),
     "aiff": ("aiff", encoded("pcm_s16be", "aiff"), ONE),
-    "no sound": ("mp3", b"<html>", "of no format that skymark reads"),
+    "no sound": ("mp3", b"<html>", "no format"),
     "float": (
         "wav",
         b"RIFF"
@@ -464,9 +467,9 @@ CLIPS = {
     "webm": ("webm", clip("webm", "libvpx-vp9"), "1 of 1 clips"),
     "m4v": ("m4v", clip("mp4"), "1 of 1 clips"),
     "mpg": ("mpg", clip("mpeg", "mpeg1video"), "1 of 1 clips"),
-    "varying rate": ("mp4", clip("mp4", times="varying"), "come at no constant rate"),
+    "varying rate": ("mp4", clip("mp4", times="varying"), "no constant rate"),
     "cut": ("mp4", clip("mp4")[:-300], "a.mp4: the clip"),
-    "no clip": ("mkv", b"<html>", "in no container that skymark reads"),
+    "no clip": ("mkv", b"<html>", "no container"),
 }
 
 
