@@ -105,8 +105,16 @@ def test_links_in_circles_end(tmp_path):
     assert files_below(tmp_path).files == [tmp_path / "x.jpg"]
 
 
-@pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.tar", "long"])
-def test_an_element_of_gibibytes_is_refused_unread(tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("a.jpg", "268 MB"),
+        ("a.png", "268 MB"),
+        ("a.tar", "2,147,483,648 bytes"),
+        ("long", "2,147,483,648 bytes"),
+    ],
+)
+def test_an_element_of_gibibytes_is_refused_unread(tmp_path, name, size):
     if name == "a.tar":
         header(tmp_path / name, 2 * GIB)
     elif name == "long":
@@ -115,7 +123,7 @@ def test_an_element_of_gibibytes_is_refused_unread(tmp_path, name):
         with (tmp_path / name).open("wb") as file:
             file.write(picture())
             file.truncate(2 * GIB)
-    with pytest.raises(DataError, match=r"larger than|2,147,483,648|truncated JPEG"):
+    with pytest.raises(DataError, match=size):
         read_all(tmp_path, "image")
 
 
