@@ -147,7 +147,7 @@ def test_a_newcomer_s_table_names_files_that_there_are():
 
 
 def test_the_numbers_of_examples_of_each_property_are_in_the_table():
-    rows = (DOCS / "security.md").read_text()
+    rows = (DOCS / "reference" / "evidence.md").read_text()
     found = re.findall(r"^\| any .*\| `(\w+)` \| (\d+) \| (\d+) \|$", rows, re.MULTILINE)
     assert found == [(name, f"{one.many}", f"{one.few}") for name, one in EXAMPLES.items()]
 
