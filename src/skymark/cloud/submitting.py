@@ -64,7 +64,7 @@ from skymark.execute.slots import (
     require_shareable,
     slot_jobs,
 )
-from skymark.model.errors import GateError, SkymarkError, UsageError
+from skymark.model.errors import GateError, NothingToMeasureError, SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.requests import Job, Limits, Machine, Results, Work
 from skymark.rundir.history import read_history
@@ -161,7 +161,7 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     require_shareable(plan, "queue them with exec")
     needs = group_bytes(plan)
     if not needs:
-        raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
+        raise NothingToMeasureError
     known, offer, cards, there = _machine(name, plan, profile, limits, callbacks, dry_run=dry_run)
     run = known.changed(
         run_id=job_name(new_run_id(plan.profile, datetime.now(UTC))),  # names of jobs have it
@@ -353,7 +353,7 @@ def measurable(plan: Plan, tell: Callable[[str], None]) -> Plan:
     keys = {planned.shard_key for planned in plan.runnable}
     left = dict.fromkeys(cell.shard_key for cell in plan.cells if cell.shard_key not in keys)
     if not keys:
-        raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
+        raise NothingToMeasureError
     if not left:
         return plan
     tell(f"left out, for nothing of it can be measured: {named_keys(list(left))}")

@@ -21,7 +21,7 @@ from skymark.execute.planner import write_plan
 from skymark.machine.facts import FRACTION_VARIABLE
 from skymark.machine.nvidia import VISIBLE_VARIABLE, memory_of, visible_units
 from skymark.model.base import Frozen
-from skymark.model.errors import UsageError
+from skymark.model.errors import NothingToMeasureError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import size_text
 from skymark.suite.contract import Suite
@@ -225,7 +225,7 @@ def jobs_here(
     """
     needs = group_bytes(plan)
     if not needs:
-        raise UsageError("the plan has nothing that can be measured; see `skymark plan`")
+        raise NothingToMeasureError
     if gpus is None and plan.platform == "gpu":
         raise UsageError("no GPU is visible here; check nvidia-smi and CUDA_VISIBLE_DEVICES")
     if gpus is None and slots is None:

@@ -57,6 +57,13 @@ class ChangedSincePlanError(DataError):
         super().__init__(f"{changed} changed since the run was planned; plan again")
 
 
+class NothingToMeasureError(UsageError):
+    """Plan without a cell that can be measured."""
+
+    def __init__(self) -> None:
+        super().__init__("the plan has nothing that can be measured; see `skymark plan`")
+
+
 class RunDirectoryError(UsageError):
     """Output directory that holds another plan or cannot be written."""
 

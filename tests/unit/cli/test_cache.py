@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -107,7 +108,7 @@ def test_use_gives_the_job_its_variables_and_its_exit_status(skymark, source, tm
     )
     assert status == 7
     assert out.startswith(str(tmp_path / "root" / "jobs"))
-    assert "cache policy per-job: " in err
+    assert "policy per-job: " in err
     assert list((tmp_path / "root" / "jobs").glob("[!.]*")) == []
 
 
@@ -118,28 +119,28 @@ def test_use_staggers_by_the_place_in_an_array_whose_numbers_begin_anywhere(skym
     words = ("use", "--cache-policy", "staggered", "--stagger", "0.01", "--", "true")
     status, _, err = skymark(*words)
     assert status == 0
-    assert "waiting 0.02 s, for 2 jobs come first" in err
+    assert re.search(r"0\.02 s\b.*\b2 jobs", err)
 
 
 def test_use_chooses_and_says_why(skymark, source, tmp_path):
     status, _, err = skymark("use", "--data", source, "--", sys.executable, "-c", "")
     assert status == 0
-    assert "cache policy auto: per-job (the number of jobs (--jobs) is not known" in err
+    assert re.search(r"auto: per-job \(.*--jobs", err)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("use",), "give the job's command after --"),
-        (("use", "--cache-policy", "shared", "--", "true"), "name the data set's files"),
-        (("build",), "name the data set's files"),
+        (("use",), "-- python train.py"),
+        (("use", "--cache-policy", "shared", "--", "true"), "with --prepare"),
+        (("build",), "with --prepare"),
         (("build", "a.json", "--to", "arrow"), "--to and --shards need"),
         (
             ("build", "a.json", "--to", "arrow", "--cache-policy", "parquet+shared"),
             "--to arrow needs --cache-policy parquet, and has no --shards",
         ),
         (("clean", "--kind", "veenv"), "Did you mean 'venv'"),
-        (("clean", "venvs/none"), "has no venvs/none"),
+        (("clean", "venvs/none"), "no venvs/none"),
     ],
 )
 def test_what_makes_no_sense_is_refused(skymark, arguments, message):
@@ -187,7 +188,7 @@ def test_a_command_that_was_just_started_ends_with_a_skymark_that_is_told_to_sto
 
 def test_a_root_goes_with_a_policy(capfd, tmp_path):
     assert main(["run", "--cache-root", str(tmp_path)]) == 2
-    assert "--cache-root goes with --cache-policy" in capfd.readouterr().err
+    assert re.search("--cache-root .*--cache-policy", capfd.readouterr().err)
 
 
 def test_a_run_sends_its_libraries_to_a_directory_of_its_own_and_back(tmp_path, monkeypatch, capfd):

@@ -20,7 +20,8 @@ from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
 from skymark.machine.fitness import Noise
-from skymark.machine.gpu_fitness import CopyRates
+from skymark.machine.gpu_fitness import CopyRates, gpu_faults
+from skymark.machine.nvidia import nvidia_driver
 from skymark.model.record import Ceiling, MachineLimits, StabilityWarning
 from tests.nvml.stand_in import GIB, H100
 
@@ -39,6 +40,9 @@ def test_the_machine_is_told_as_json_with_what_skymark_itself_costs(capsys):
     assert 0 < float(utilisation.partition("%")[0]) <= 100
 
 
+OWN_COST = "ns (limit 250)"
+
+
 @pytest.mark.parametrize("warned", [True, False])
 def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp_path, warned):
     warning = StabilityWarning(kind="load", message="it is [busy]", action="wait")
@@ -46,7 +50,7 @@ def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp
     assert main(["doctor", "--skip", "noise"]) == 0
     text = capsys.readouterr().out
     assert str(tmp_path / "cache") in text
-    assert "own cost per batch" in text
+    assert OWN_COST in text
     assert ("! it is [busy]: wait" in text) == warned
     assert ("nothing was found" in text) != warned
 
@@ -54,14 +58,12 @@ def test_the_machine_is_told_as_a_table_with_what_to_do(monkeypatch, capsys, tmp
 def test_what_the_machine_itself_can_do_is_told_of_memory_and_of_the_data_that_is_there(
     monkeypatch, capsys, tmp_path
 ):
-    limits = MachineLimits(
-        ceilings=(Ceiling(name="decoding JPEG on 2 cores", rate=3934.0, basis="b"),)
-    )
+    limits = MachineLimits(ceilings=(Ceiling(name="decoding", rate=3934.0, basis="b"),))
     monkeypatch.setattr(module, "limits_of_data_here", lambda *_, **__: {"CV-1:small": limits})
     command = ["doctor", "--json", "--skip", "noise", "self-tests"]
     assert main(command) == 0
     told = json.loads(capsys.readouterr().out)["limits"]
-    assert told["decoding JPEG on 2 cores"] == "3,934 samples/s of CV-1:small"
+    assert re.fullmatch(r"3,934 samples/s .*CV-1:small", told["decoding"])
     assert told["copying in memory"].endswith("B/s by one thread")
     assert "reading the disk" not in told
     (tmp_path / "cache/datasets").mkdir(parents=True, exist_ok=True)
@@ -99,8 +101,8 @@ def test_the_noise_is_told_with_the_time_that_a_change_takes_to_show(monkeypatch
     text = capsys.readouterr().out
     assert f"{rounds[0.2]} rounds each" in text
     assert "2,400 to 3,100 MHz" in text
-    assert "! the host gave 3.0% of the processors' time to others" in text
-    assert "own cost per batch" not in text
+    assert re.search(r"^! .* 3\.0%", text, re.MULTILINE)
+    assert OWN_COST not in text
 
 
 def test_noise_is_not_watched_where_it_is_left_out(monkeypatch, capsys):
@@ -146,12 +148,12 @@ def test_each_gpu_is_told_with_its_faults_and_what_to_do(driver, capsys):
     lines = [" ".join(line.split()) for line in text.splitlines()]
     begin = lines.index("NVIDIA driver 580.65.06, CUDA 13.0")
     assert lines[begin : begin + 12] == SHOWN.strip().splitlines()
-    assert lines[begin + 12].startswith(f"processes on it pid {os.getpid()} (")
-    warned = [line for line in text.splitlines() if line.startswith("! GPU 0")]
-    assert len(warned) == 5
-    assert "GPU 0: PCIe runs at x8 of x16: reseat the GPU, or choose another machine" in text
-    assert "or choose another GPU with CUDA_VISIBLE_DEVICES" in text
-    assert "! GPU 1" not in text
+    assert f" pid {os.getpid()} (" in lines[begin + 12]
+    faults = list(gpu_faults(nvidia_driver().gpus))
+    assert {"gpu-pcie-width", "gpu-power-limit"} < {fault.kind for fault in faults}
+    warned = [line for line in text.splitlines() if line.startswith("! GPU")]
+    assert warned == [f"! {fault.message}: {fault.action}" for fault in faults]
+    assert len([line for line in warned if line.startswith("! GPU 0")]) == len(warned) == 5
 
 
 def test_the_rates_of_copies_are_those_of_the_asked_interpreters_libraries(
@@ -169,7 +171,7 @@ def test_the_rates_of_copies_are_those_of_the_asked_interpreters_libraries(
     command = ["doctor", "--skip", "noise", "self-tests", "--env", "current"]
     assert main(command) == 0
     text = capsys.readouterr().out
-    assert re.search(r"copies to it +torch: 55.2 GB/s page-locked, 23.5 GB/s pageable", text)
+    assert re.search(r"torch: 55\.2 GB/s page-locked, 23\.5 GB/s pageable", text)
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["copies"]["0"][0]["pageable"] == 23.5e9
@@ -178,7 +180,7 @@ def test_the_rates_of_copies_are_those_of_the_asked_interpreters_libraries(
     assert main([*command, "--skip", "copies"]) == 0
     driver.lose()
     assert main(command) == 0
-    assert "! a GPU is lost: GPU 0: GPU is lost" in capsys.readouterr().out
+    assert re.search("^! .*GPU 0: GPU is lost", capsys.readouterr().out, re.MULTILINE)
     assert len(asked) == 2
 
 
@@ -219,9 +221,10 @@ def test_a_provider_without_credentials_is_told_where_to_put_them_and_the_least_
     module.print_checkup(found)
     text = capsys.readouterr().out
     assert "credentials: ~/.config/vastai/vast_api_key" in text
-    assert "user read, machines read, instances read and write, nothing else" in text
+    (vast,) = [access for access in ACCESS if access.provider == "vast"]
+    assert vast.privilege in text
     assert "credentials: ~/.lambda_cloud/lambda_keys" not in text
-    assert "machines can be hired" in text
+    assert "skymark cost PROFILE" in text
     assert f"how: uv pip install --python {sys.executable} 'skypilot[vast]', make a key" in text
 
 
@@ -232,15 +235,17 @@ def test_a_machine_that_is_left_over_is_no_good_state_and_its_price_and_end_are_
     assert not found.all_well
     module.print_checkup(found)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if LEFT.name in line]
-    assert "$0.80/h, ends itself after 30 idle min" in line
-    assert line.endswith("end it: skymark down skymark-cpu-1a2b")
+    assert re.search(r"\$0\.80/h, .* 30 idle min; ", line)
+    assert line.endswith(f" skymark down {LEFT.name}")
 
 
 def test_where_nothing_is_enabled_nothing_can_be_hired(tmp_path, capsys):
     found = found_with(tmp_path, frozenset())
     assert not found.all_well
     module.print_checkup(found)
-    assert "! nothing can be hired" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert re.search("^! .*hired", text, re.MULTILINE)
+    assert "skymark cost PROFILE" not in text
 
 
 def test_credentials_that_are_there_but_refused_are_told_from_absent_ones(tmp_path):
@@ -258,8 +263,8 @@ def test_credentials_that_are_there_but_refused_are_told_from_absent_ones(tmp_pa
 
 def test_an_answer_that_does_not_come_is_a_problem_in_bounded_time():
     never = threading.Event()
-    with pytest.raises(CloudError, match=r"the list of machines got no answer in 0\.05 s"):
-        bounded("the list of machines", never.wait, timeout_s=0.05)
+    with pytest.raises(CloudError, match=r"a long list .*0\.05 s"):
+        bounded("a long list", never.wait, timeout_s=0.05)
     never.set()
     assert bounded("a sum", lambda: 1 + 1, timeout_s=60.0) == 2
 

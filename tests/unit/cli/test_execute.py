@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from skymark.cli.main import app, main
@@ -37,7 +39,7 @@ def test_a_yaml_stands_between_options():
 )
 def test_a_command_takes_no_option_of_a_run(option, shown, capsys):
     assert main(["exec", "box", *option, "--", "true"]) == 2
-    assert f"{shown} cannot be given for a YAML or a command" in capsys.readouterr().err
+    assert re.search(f"^skymark: {shown} .*command", capsys.readouterr().err)
 
 
 def test_a_job_takes_one_machine_at_least(capsys):

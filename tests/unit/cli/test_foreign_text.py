@@ -97,7 +97,8 @@ def test_another_machine_s_output_has_lines_and_no_colours():
     assert stream.getvalue() == "ok\n10 %\n20 %\ufffd[2K\n"
 
 
-FORGED = "skymark: skymark-cpu-1 is gone: its provider lists no machine of it"
+FORGED = "skymark: skymark-cpu-1 is gone"
+TAIL = FORGED.removeprefix("skymark: sky")
 
 
 @pytest.mark.parametrize("pause", [False, True], ids=["written", "flushed"])
@@ -122,7 +123,7 @@ def test_another_machine_s_output_is_no_message_of_this_program(said, size, paus
             shown.flush()
     lines = stream.getvalue().splitlines()
     assert not any(line.lstrip().casefold().startswith("skymark") for line in lines)
-    assert any("mark-cpu-1 is gone" in line.casefold().replace("| ", "") for line in lines)
+    assert any(TAIL in line.casefold().replace("| ", "") for line in lines)
 
 
 def test_a_further_line_of_a_message_is_no_message_of_its_own(capsys):

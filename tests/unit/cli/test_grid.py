@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import skymark
@@ -57,9 +59,9 @@ def test_the_points_differ_in_the_grid_only():
         (["workers=1,4,1"], "has a value twice"),
         (["workers=1,01"], "has a value twice"),
         (["workers=1", "workers=2"], "has workers twice"),
-        (["workers=-2,1"], "greater than or equal to 0"),
+        (["workers=-2,1"], "setting workers=-2"),
         (["workers=1,many"], "valid integer"),
-        (["format=a/b,a-b"], "would both be called format-a-b"),
+        (["format=a/b,a-b"], "called format-a-b"),
     ],
 )
 def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
@@ -68,7 +70,7 @@ def test_a_wrong_grid_is_refused_with_what_is_wrong(grid: list[str], said: str):
 
 
 def test_a_setting_cannot_be_given_besides_its_grid():
-    with pytest.raises(UsageError, match="workers has a value, so --grid cannot vary it"):
+    with pytest.raises(UsageError, match=r"workers .*--grid"):
         points(Work(settings={"workers": 2}), ["workers=1,4"])
 
 
@@ -90,12 +92,12 @@ def test_a_yaml_gets_each_point_as_variables():
 @pytest.mark.parametrize(
     ("words", "grid", "said"),
     [
-        (("python", "t.py"), "lr=1,2", r"the command has no \{lr\}"),
-        (("job.yaml",), "l.r=1,2", "no variable of a YAML"),
+        (("python", "t.py"), "lr=1,2", "no {lr}, "),
+        (("job.yaml",), "l.r=1,2", "of a YAML"),
         (("python", "{lr}"), "lr=1,1", "a value twice"),
-        (("python", "{lr}"), "lr=", "must be NAME=VALUE,VALUE"),
+        (("python", "{lr}"), "lr=", "NAME=VALUE,VALUE"),
     ],
 )
 def test_a_grid_that_a_job_has_no_place_for_is_refused(words, grid, said):
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=re.escape(said)):
         points_of_job(Job(words=words), [grid])

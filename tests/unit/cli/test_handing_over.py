@@ -78,7 +78,7 @@ def test_a_venv_that_is_named_and_half_made_is_refused_with_the_command_that_mak
     (venv / "lib/python3.11/site-packages/sky/__init__.py").unlink()
     done = skymark("cost", "cpu", venv=venv)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"skymark: {VARIABLE} names {venv}, where skymark and SkyPilot")
+    assert done.stderr.startswith(f"skymark: {VARIABLE} names {venv}, ")
     assert done.stderr.endswith("make it, once: make cloud\n")
 
 
@@ -102,7 +102,7 @@ def test_what_is_named_counts_before_the_checkout_s(venv, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(venv))
     assert program_there() == venv / "bin" / "skymark"
     monkeypatch.setenv(VARIABLE, str(venv.parent))
-    with pytest.raises(UsageError, match="where skymark and SkyPilot"):
+    with pytest.raises(UsageError, match=f"{VARIABLE} names {venv.parent}, "):
         program_there()
 
 

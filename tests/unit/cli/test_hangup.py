@@ -47,7 +47,7 @@ def test_after_a_closed_terminal_the_output_is_in_a_file_and_the_work_is_done(tm
     closed.write_text("")
     assert process.wait(60) == 0
     said = log.read_text()
-    assert said.splitlines()[0] == "skymark: the terminal was closed; going on"
+    assert said.startswith("skymark: the terminal ")
     assert "skymark: results verified" in said
     assert "a table" in said
 

@@ -24,14 +24,14 @@ def build(venvs, spec):
 
 def test_a_venv_is_built_or_made_on_first_use(tmp_path):
     venvs = Venvs(tmp_path)
-    assert venv_state(LOADING, "numpy", None, venvs) == "made on first use"
+    assert "first use" in venv_state(LOADING, "numpy", None, venvs)
     build(venvs, LOADING.venvs(["numpy"])["numpy"])
     assert venv_state(LOADING, "numpy", None, venvs) == "built"
 
 
 def test_a_library_without_a_package_says_what_to_run(tmp_path):
-    state = venv_state(LOADING, "numpy", "build it from source", Venvs(tmp_path))
-    assert state == "not by itself; run: build it from source"
+    state = venv_state(LOADING, "numpy", "make install", Venvs(tmp_path))
+    assert state.endswith("; run: make install")
 
 
 def test_an_adapter_without_pins_is_listed_with_what_writes_them(tmp_path):
@@ -52,7 +52,7 @@ def test_rows_say_what_each_scenario_and_adapter_can_do(tmp_path):
     assert adapters["grain"]["name"] == "Google Grain"
     assert adapters["numpy"]["native"] == []
     assert adapters["tfdata"]["guide"] == "https://www.tensorflow.org/guide/data_performance"
-    assert adapters["ffcv"]["venv"].startswith("not by itself; run: ")
+    assert "; run: " in adapters["ffcv"]["venv"]
     assert "install" not in adapters["ffcv"]
 
 
@@ -86,7 +86,7 @@ def test_each_name_of_a_list_is_shown_with_its_details(capsys, kind):
 
 def test_a_suite_is_refused_where_it_chooses_nothing(capsys):
     assert main(["list", "profiles", "--suite", "clip"]) == 2
-    assert "is for scenarios and adapters only" in capsys.readouterr().err
+    assert "--suite clip" in capsys.readouterr().err
 
 
 def test_json_has_all_details(capsys):
@@ -108,6 +108,7 @@ def test_rows_have_a_suite_where_there_are_several(tmp_path, sorting, several):
     assert ("suite" in scenarios[0]) == several
     assert {row.get("suite") for row in adapters} == ({"loading", "sorting"} if several else {None})
     states = {row["slug"]: row["venv"] for row in adapters}
-    assert (states["quick"], states["heap"]) == ("not needed", "made on first use")
+    assert states["quick"] == "not needed"
+    assert "first use" in states["heap"]
     row = suite_rows(chosen)[-1]
     assert (row["name"], row["adapters"], row["compares"]) == ("sorting", 2, ["elements_per_s"])

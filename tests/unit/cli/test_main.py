@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -125,7 +126,7 @@ def test_an_output_that_is_full_or_closed_or_of_an_old_encoding_is_no_traceback(
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("skymark: cannot write to standard output: No space left")
+    assert re.match(f"skymark: .*: {os.strerror(errno.ENOSPC)}", done.stderr)
     closed = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], check=False)
     assert closed.returncode == 0
     for encoding in ("latin-1", "ascii"):
@@ -153,21 +154,20 @@ def test_a_plan_as_a_table_says_what_runs_what_does_not_and_how_long(capsys):
     lines = capsys.readouterr().out.splitlines()
     tab = next(line for line in lines if line.startswith("TAB-1:small"))
     assert "spdl numpy" in tab
-    assert "cells of 2 adapters to measure" in lines[-1]
-    assert "3 rounds each (effort quick)" in lines[-1]
-    assert re.search(r"; roughly \d+ (s|min), once venvs and data are made$", lines[-1])
+    assert re.match(r"\d+ cells of 2 adapters .*\b3 rounds .*\(effort quick\)", lines[-1])
+    assert re.search(r"; roughly \d+ (s|min), ", lines[-1])
 
 
 def test_a_plan_says_one_thing_and_several_as_they_are(capsys):
     words = ["plan", "--scenarios", "TAB-1", "--adapters", "numpy", "--effort", "check"]
     assert main(words) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("1 cell of 1 adapter to measure; 1 round each (effort check); ")
+    assert re.match(r"1 cell of 1 adapter .*; 1 round .*\(effort check\); ", last)
 
 
 def test_a_plan_with_open_rounds_says_from_how_many_to_how_many(capsys):
     assert main(["plan", "--adapters", "numpy", "--effort", "standard"]) == 0
-    assert "5 to 15 rounds each (effort standard)" in capsys.readouterr().out
+    assert re.search(r"\b5 to 15 rounds .*\(effort standard\)", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("what", ["scenarios", "adapters", "profiles", "suites"])
@@ -295,7 +295,7 @@ def test_options_that_say_what_to_measure_are_refused_beside_a_plan(capsys, tmp_
     assert main(["plan", *CHOSEN, "--output", str(path)]) == 0
     capsys.readouterr()
     assert main(["run", "--plan", str(path), *more, "--output", str(tmp_path / "out")]) == 2
-    assert f"skymark: {named} cannot be given beside --plan" in capsys.readouterr().err
+    assert re.match(f"skymark: {named} .*--plan {re.escape(str(path))}", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
 
 

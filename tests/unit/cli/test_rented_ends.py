@@ -44,5 +44,5 @@ def test_a_machine_that_is_gone_is_not_said_to_be_up(tmp_path, capsys, gone):
     ended = Ended(Retrieved(finished, problems=(GONE,) if gone else (), gone=gone))
     assert show_end(ended, tmp_path) == 1
     said = capsys.readouterr().err
-    assert ("is up, and ends itself" in said) is not gone
-    assert ("the machine was gone" in said) is gone
+    assert ("skymark down " in said) is not gone
+    assert (GONE in said) is gone

@@ -72,7 +72,7 @@ def test_a_suite_s_submit_takes_the_same_words():
 @pytest.mark.parametrize("command", ["launch", "cost"])
 def test_a_yaml_in_the_place_of_a_profile_names_the_option_for_it(refused, command):
     said = refused(command, "my.yaml")
-    assert "my.yaml is a SkyPilot YAML, which --machine takes" in said
+    assert said.rstrip().endswith(" --machine my.yaml")
 
 
 def test_a_command_in_launch_is_sent_to_exec(refused):

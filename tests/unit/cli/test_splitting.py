@@ -16,7 +16,7 @@ from skymark.cli.run import RunOptions, plan, run
 from skymark.cli.splitting import part_asked_for, print_parts
 from skymark.cloud.rented_run import split_of_machines
 from skymark.execute.partition.split import read_split
-from skymark.execute.rank import rank_here
+from skymark.execute.rank import ALONE, rank_here
 from skymark.model.errors import UsageError
 from tests.scripted_suite import cell_of, plan_of, planned_cell
 
@@ -52,7 +52,7 @@ def test_a_split_is_shown_for_programs(capsys):
     assert [one["rank"] for one in found["workers"]] == [0, 1, 2, 3]
     items = [item for one in found["workers"] for item in one["items"]]
     assert items == [1, 2, 3]
-    assert "1 of 4 workers takes nothing" in " ".join(found["reasons"])
+    assert "1 of 4 workers" in " ".join(found["reasons"])
 
 
 def test_the_reasons_are_told_beside_the_table(capsys):
@@ -90,15 +90,16 @@ def test_a_worker_says_which_part_it_takes_and_who_told_it(monkeypatch, capsys):
     part = part_asked_for(PLAN, None, "even", None)
     assert (part.split.text, part.number) == ("even:2", 1)
     said = capsys.readouterr().err
-    assert "rank 1 of 2 by SKYPILOT_NODE_RANK=1 of SKYPILOT_NUM_NODES=2: 2 of 4 cells" in said
+    told = "rank 1 of 2 .*SKYPILOT_NODE_RANK=1 .*SKYPILOT_NUM_NODES=2: 2 of 4 "
+    assert re.search(told, said)
 
 
 def test_without_a_rank_the_only_worker_says_so(capsys):
     part = part_asked_for(PLAN, None, "even", None)
     assert part.take(PLAN.cells) == PLAN.cells
-    assert (
-        "no variable tells a rank, so this is rank 0 of 1: 4 of 4 cells" in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert f"{ALONE.source}, " in said
+    assert "rank 0 of 1: 4 of 4 " in said
 
 
 def test_a_rank_that_is_given_counts_more_than_variables(monkeypatch):
@@ -120,20 +121,19 @@ def test_a_shard_is_a_balanced_split():
 
 
 @pytest.mark.parametrize(
-    ("split", "limit_s", "said"),
+    ("split", "limit_s", "said", "idle"),
     [
-        ("even:1", None, ["One worker measures 4 cells; the longest part takes about"]),
-        ("even:9", None, ["5 of 9 workers take nothing (", "--split even:4 is enough"]),
-        ("waves:2x2/1", None, ["4 workers measure 4 cells", "and all parts about"]),
-        ("two-level:2x9", None, ["14 of 18 workers take nothing", "--split two-level:4x1 is"]),
-        ("even:2", 1, ["the deadline of 1.00 s may end them before that"]),
+        ("even:1", None, "^One worker .* 4 cells; .*longest part", []),
+        ("even:9", None, "--split even:4 ", ["5 of 9"]),
+        ("waves:2x2/1", None, "^4 workers .* 4 cells; .*, and all parts", []),
+        ("two-level:2x9", None, "--split two-level:4x1 ", ["14 of 18"]),
+        ("even:2", 1, r"deadline of 1\.00 s .*--deadline", []),
     ],
 )
-def test_the_time_of_the_longest_part_and_idle_workers_are_said(split, limit_s, said):
+def test_the_time_of_the_longest_part_and_idle_workers_are_said(split, limit_s, said, idle):
     sentences = " ".join(shared_work(PLAN, read_split(split), limit_s))
-    for words in said:
-        assert words in sentences
-    assert ("take nothing" in sentences) is any("take nothing" in words for words in said)
+    assert re.search(said, sentences)
+    assert re.findall(r"\d+ of \d+(?= workers)", sentences) == idle
 
 
 def test_a_plan_without_cells_has_no_parts():
@@ -171,21 +171,21 @@ def test_rented_machines_share_a_plan_as_workers_do(text, machines, split):
     ("text", "machines", "said"),
     [
         ("evn", 2, "unknown split"),
-        ("weighted", 2, "--split weighted cannot be read"),
-        ("even", 1, "there is one; leave it out, or give several with --num-nodes"),
-        ("even:3", 2, "give --num-nodes 3, or a split of 2 such as even:2"),
-        ("two-level:2x2", 2, "has 4 workers, and there are 2 machines"),
+        ("weighted", 2, "--split weighted .*such as weighted:"),
+        ("even", 1, "--split even .*--num-nodes$"),
+        ("even:3", 2, "--num-nodes 3, .*even:2$"),
+        ("two-level:2x2", 2, "4 workers, .* 2 machines"),
     ],
 )
 def test_a_split_of_other_machines_is_refused_before_they_are_paid_for(text, machines, said):
-    with pytest.raises(UsageError, match=re.escape(said)):
+    with pytest.raises(UsageError, match=said):
         split_of_machines(text, machines)
 
 
 @pytest.mark.parametrize("command", ["cost", "launch"])
 def test_the_commands_that_price_machines_check_their_split(command, capsys):
     assert main([command, "ci_cpu", "--num-nodes", "2", "--split", "even:3"]) == 2
-    assert "--split even:3 has 3 workers" in capsys.readouterr().err
+    assert re.search("--split even:3 .*--num-nodes 3", capsys.readouterr().err)
     assert main(["launch", "ci_cpu", "--num-nodes", "2", "--split", "even", "--idle"]) == 2
     assert "--idle runs nothing" in capsys.readouterr().err
 
@@ -195,7 +195,7 @@ def test_what_each_machine_takes_is_shown_and_that_one_takes_nothing(capsys):
     shown, said = capsys.readouterr()
     taken = [line.partition("work")[2].split() for line in shown.splitlines()[1:]]
     assert taken == [[], ["0"], ["1"], ["2"], ["3"]]
-    assert "1 of 5 machines take nothing and are paid for all the same: --num-nodes 4" in said
+    assert re.search("1 of 5 machines .*--num-nodes 4 ", said)
 
 
 def test_a_suite_s_own_plan_shows_splits_too(capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import skymark
@@ -9,7 +11,7 @@ from skymark.cli.main import main
 from skymark.cli.submit import ManagedOptions
 from skymark.cloud.submitting import measurable, plan_to_submit, split_of_jobs
 from skymark.execute.partition.shard import Item, worker_parts
-from skymark.model.errors import UsageError
+from skymark.model.errors import NothingToMeasureError, UsageError
 from skymark.model.requests import Work
 from tests.scripted_suite import cell_of, plan_of
 
@@ -31,7 +33,7 @@ def refused(capsys):
 )  # fmt: skip
 def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, option):
     said = refused("--managed", *BUCKET, *option)
-    assert f"{option[0]} cannot be given beside --managed" in said
+    assert re.search(f"{option[0]} .*--managed.*; leave out either", said)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +42,13 @@ def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, o
 )  # fmt: skip
 def test_options_of_hired_machines_are_refused_by_name_without_it(refused, option):
     name = "--yes" if option == ("-y",) else option[0]
-    assert f"{name} cannot be given without --managed" in refused("--cluster", "shared", *option)
+    said = refused("--cluster", "shared", *option)
+    assert re.search(f"{name} .*--managed.*; add --managed", said)
 
 
 def test_a_split_is_refused_where_workers_take_what_is_next(refused):
     said = refused("--cluster", "shared", "--split", "longest")
-    assert "--split longest is for --managed, whose jobs have machines of their own" in said
-    assert "add --managed" in said
+    assert re.search("--split longest .*; add --managed", said)
 
 
 ITEMS = [Item(key=f"model {size}", cells=2, expected_s=size) for size in (9.0, 1.0, 1.0)]
@@ -71,9 +73,9 @@ def test_the_split_says_which_groups_each_managed_job_takes(given, taken):
     ("given", "said"),
     [
         ({"split": "evn"}, "unknown split"),
-        ({"split": "even:2", "jobs": 3}, "--split even:2 has 2 jobs, and --jobs 3"),
-        ({"split": "even:4"}, "leaves nothing for job 1 of 4"),
-        ({"split": "weighted:small=1x1,big=1x9"}, "leaves nothing for job 1 of 2"),
+        ({"split": "even:2", "jobs": 3}, "--split even:2 .*--jobs 3"),
+        ({"split": "even:4"}, "--split even:4 .*job 1 of 4"),
+        ({"split": "weighted:small=1x1,big=1x9"}, "--split weighted:.*job 1 of 2"),
     ],
 )
 def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
@@ -86,7 +88,7 @@ def test_without_names_a_suite_that_shares_its_machine_takes_all_it_has():
     everything = Work(profile="clip_gpu", scenarios=("all",), adapters=("all",))
     plan, profile = plan_to_submit(Work(profile="clip_gpu"), None, said.append)
     assert (plan, profile) == (skymark.plan(everything), "clip_gpu")
-    assert "no clip work is named" in said.pop()
+    assert " clip " in said.pop()
     for kept in (Work(profile="clip_gpu", scenarios=("wds/vtab/cifar10",)), Work(profile="cpu")):
         assert plan_to_submit(kept, None, said.append)[0] == skymark.plan(kept)
     assert said == []
@@ -110,8 +112,7 @@ def test_one_of_the_two_ways_must_be_named(refused):
 @pytest.mark.parametrize("store", [(), ("--store", "wandb"), ("--store", "file:///tmp/runs")])
 def test_a_store_that_outlives_the_machines_is_needed(refused, store):
     said = refused("--managed", *store)
-    assert "--managed needs a store that outlives the machine" in said
-    assert "add --store s3://BUCKET/PREFIX" in said
+    assert re.search("--managed .*add --store s3://BUCKET/PREFIX", said)
 
 
 def test_no_machine_is_hired_for_what_cannot_be_measured():
@@ -120,7 +121,8 @@ def test_no_machine_is_hired_for_what_cannot_be_measured():
     left = measurable(plan, told.append)
     kept = [one.cell.id for one in left.cells]
     assert kept == [one.cell.id for one in plan.cells if one.cell.scenario == "S-1"]
-    assert told == ["left out, for nothing of it can be measured: S-2:small"]
+    assert len(told) == 1
+    assert told[0].endswith(": S-2:small")
     assert measurable(left, told.append) is left
-    with pytest.raises(UsageError, match="nothing that can be measured"):
+    with pytest.raises(NothingToMeasureError):
         measurable(plan_of(refused=[cell_of("b")]), told.append)

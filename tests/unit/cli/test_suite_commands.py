@@ -24,6 +24,7 @@ from skymark.model.record import Cause, Record, Status
 from skymark.model.requests import Work
 from skymark.rundir.directory import RunDirectory
 from skymark.suite.registry import suite_named
+from skymark.suites.clip import commands
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MODELS = ("ViT-B-32:laion2b_s34b_b79k", "RN50-quickgelu:openai")
@@ -74,7 +75,8 @@ def rows_of(text):
 
 def test_the_help_names_a_suite_with_words_of_its_own(capsys):
     assert main(["--help"]) == 0
-    assert re.search(r"clip\s+Score CLIP models on data sets", capsys.readouterr().out)
+    title, *_ = commands.__doc__.partition(":")
+    assert re.search(rf"clip\s+{title}", capsys.readouterr().out)
     assert main(["clip", "run", "--help"]) == 0
     shown = capsys.readouterr().out
     assert all(option in shown for option in ("--models", "--datasets", "--tasks", "--resume"))
@@ -90,9 +92,9 @@ def test_a_plan_shows_pairs_groups_memory_time_and_price(capsys):
     assert [line.split()[:3] for line in lines] == [[name, "3", "3"] for name in MODELS]
     assert " GB" in lines[0]
     assert shown.err.startswith("6 pairs: 2 models × 3 data sets, in 2 groups; the largest needs ")
-    assert "on one GPU in amp" in shown.err
+    assert "GPU in amp; " in shown.err
     assert "with --precision fp32: " in shown.err
-    assert "USD at 3 USD per hour" in shown.err
+    assert " 3 USD per hour" in shown.err
 
 
 def test_a_plan_tells_what_it_assumes_of_weights_and_of_damaged_elements(capsys, tmp_path):
@@ -101,9 +103,9 @@ def test_a_plan_tells_what_it_assumes_of_weights_and_of_damaged_elements(capsys,
     arguments = ("--models", model, "--datasets", SETS[0], "--skip-damaged")
     assert main(["clip", "plan", *arguments]) == 0
     shown = capsys.readouterr().err
-    assert "preprocessing of its family, which is open_clip's default: shortest bicubic" in shown
+    assert re.search("preprocessing .*open_clip.*: shortest bicubic", shown)
     assert "GELU is assumed" in shown
-    assert f"{SETS[0]}: --skip-damaged leaves damaged elements out" in shown
+    assert f"{SETS[0]}: --skip-damaged " in shown
     assert main(["clip", "plan", *arguments, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["notes"]) == 3
 
@@ -132,7 +134,8 @@ def test_a_plan_takes_the_price_of_the_cheapest_machine_of_the_catalogue(capsys,
     assert asked == [("clip_gpu", "lambda")]
     assert listed["hourly_price_usd"] == 2.5
     assert one["price_usd"] == pytest.approx(one["time"]["expected_s"] / 3600 * 2.5)
-    assert "USD at 2.5 USD per hour on gpu_1x_h100 of Lambda us-west-1 (catalogue)" in shown.err
+    told = r" 2\.5 USD per hour .*gpu_1x_h100 .*Lambda us-west-1 \(catalogue\)"
+    assert re.search(told, shown.err)
     both = ("--infra", "lambda", "--hourly-price", "3")
     assert main(["clip", "plan", *chosen, *both]) == 2
     assert "leave one out" in capsys.readouterr().err
@@ -233,7 +236,7 @@ def test_the_records_of_a_run_count_for_a_plan_that_is_larger(run, capsys, tmp_p
 
 def test_a_run_of_another_suite_is_refused(capsys):
     assert main(["clip", "status", "tests/data/run"]) == 2
-    assert "is a run of the suite loading" in capsys.readouterr().err
+    assert " suite loading; " in capsys.readouterr().err
 
 
 def test_a_table_has_every_digit_as_csv_and_no_mean_of_half_a_row(run, capsys):
@@ -269,7 +272,7 @@ def test_results_of_the_peer_stand_beside_a_run_s(run, capsys, tmp_path):
     assert main(["export", str(run), "--to", "clip-benchmark", "--output", str(out)]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == len(list(out.iterdir())) == 4
-    assert "left out: 2 cells without an `ok` record" in shown.err
+    assert "left out: 2 cells" in shown.err
     sheet = ("--sheet", "classification", "--format", "csv")
     assert main(["clip", "table", str(run), str(out), *sheet]) == 0
     head, *rows = rows_of(capsys.readouterr().out)
@@ -283,7 +286,7 @@ def test_results_of_the_peer_stand_beside_a_run_s(run, capsys, tmp_path):
     [
         (("--sheet", "clasification"), "Did you mean 'classification'"),
         (("--format", "csv"), "choose one of"),
-        (("--metric", "nothing"), "no figures for any table"),
+        (("--metric", "nothing"), "`ok` records"),
     ],
 )
 def test_a_table_that_cannot_be_made_is_answered(run, capsys, arguments, message):
@@ -293,8 +296,7 @@ def test_a_table_that_cannot_be_made_is_answered(run, capsys, arguments, message
 
 def test_a_format_that_the_suite_has_not_is_answered_with_those_that_it_has(run, capsys):
     assert main(["export", str(run), "--to", "clip-bench"]) == 2
-    assert "must end in .csv or .parquet, be pytest-benchmark or clip-benchmark, or" in (
-        capsys.readouterr().err
-    )
+    known = r"--to clip-bench .*\.csv .*\.parquet.* pytest-benchmark .*clip-benchmark"
+    assert re.search(known, capsys.readouterr().err)
     assert main(["export", str(run), "--to", "x.csv", "--output", "y"]) == 2
-    assert "--output is for another program's format" in capsys.readouterr().err
+    assert "--output is for" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import subprocess
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_an_adapter_s_file_goes_along_by_its_path_from_here(loader, capsys):
 
 
 def test_an_image_has_no_file_of_the_user_s(loader):
-    with pytest.raises(UsageError, match="gets nothing of it"):
+    with pytest.raises(UsageError, match=r"my_loader\.py .*container image"):
         source_for([plan(f"{loader}:Mine")], (), with_source=False)
     with pytest.raises(UsageError, match="--image"):
         source_for([plan("numpy")], [loader], with_source=False)
@@ -72,7 +73,7 @@ def test_a_file_elsewhere_is_refused_before_anything_is_hired(loader, here, monk
     cells = tuple(
         one.model_copy(update={"local_files": (str(here / loader),)}) for one in asked.cells
     )
-    with pytest.raises(UsageError, match="only files below the current"):
+    with pytest.raises(UsageError, match=r"/my_loader\.py .*relative path"):
         source_for([asked.model_copy(update={"cells": cells})], ())
     (here / "sub").mkdir()
     monkeypatch.chdir("sub")
@@ -91,7 +92,7 @@ def test_a_folder_is_sent_where_it_is_named(here, loader, capsys):
     source = source_for([folder], [Path("data")])
     assert (source.directory / "data" / "one.txt").is_file()
     Terminal().sends(source)
-    assert "sends 1 named file, 2.05 kB: data/one.txt" in capsys.readouterr().err
+    assert "1 named file, 2.05 kB: data/one.txt" in capsys.readouterr().err
 
 
 def test_what_stays_is_said(here, capsys):
@@ -103,5 +104,5 @@ def test_what_stays_is_said(here, capsys):
     (here / "code" / "link.py").symlink_to("/etc/hostname")
     Terminal().sends(source_for([plan("numpy")], [Path("code")]))
     said = capsys.readouterr().err
-    assert "not sent, because git does not track them: code/" in said
+    assert re.search("not sent, .*: code/.*`git add`", said)
     assert "code/new.py" in said

@@ -59,13 +59,13 @@ def test_the_request_and_the_command_that_measure_a_candidate_again_ask_for_the_
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"settings": {"think_time_ms": 5}}, "--step-ms sets think_time_ms"),
-        ({"settings": {"batch_size": 5}, "batch": 5}, "--batch sets batch_size"),
-        ({"rounds": 3}, "a tune gives each candidate its rounds"),
-        ({"profile": "clip"}, "the suite clip of the profile clip has nothing to tune"),
+        ({"settings": {"think_time_ms": 5}}, "--step-ms .*think_time_ms"),
+        ({"settings": {"batch_size": 5}, "batch": 5}, "--batch .*batch_size"),
+        ({"rounds": 3}, "--rounds"),
+        ({"profile": "clip"}, "suite clip .*profile clip"),
         (
             {"grid": {"workers": [1, 2]}, "settings": {"workers": 1}},
-            "workers has a value, so --grid cannot vary it",
+            "workers .*--grid",
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_the_help_has_no_option_that_a_tune_decides_itself():
     ("words", "said"),
     [
         (("--effort", "chek"), "unknown effort 'chek'. Did you mean 'check'?"),
-        (("--scenarios", "CV-1", "TAB-1"), "a tune takes one scenario"),
+        (("--scenarios", "CV-1", "TAB-1"), "these are 2: "),
         (("--data", "./nowhere"), "nowhere"),
         (("--grid", "workers=a,b"), "workers"),
     ],
