@@ -16,7 +16,7 @@ from rich.console import Console
 from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Pair
 from skymark.model.record import Cause, Status
-from skymark.report.compare import CellComparison, compare_runs, gate
+from skymark.report.compare import EFFORT_WORDS, CellComparison, compare_runs, gate
 from skymark.report.comparison_tables import comparison_markdown, print_comparison
 from skymark.report.html import render
 from skymark.report.terminal import print_report
@@ -88,9 +88,8 @@ def test_other_hardware_is_refused_by_name_and_allowed_on_request(
     hardware = make.MACHINE.hardware.model_copy(update={"cpu_model": "Another CPU"})
     other = make.MACHINE.model_copy(update={"hardware": hardware})
     before, after = build("a"), build("b", machine=other)
-    with pytest.raises(
-        UsageError, match=r"cpu_model is Example CPU 3000 and Another CPU.*--across hardware"
-    ):
+    told = "cpu_model .*Example CPU 3000 .*Another CPU.*--across hardware"
+    with pytest.raises(UsageError, match=told):
         compare_runs(before, after)
     assert "cpu_model" in compare_runs(before, after, across=["hardware"]).differs[0]
 
@@ -104,7 +103,7 @@ def test_other_library_versions_are_refused_by_name_and_allowed_on_request(build
 
 def test_another_python_is_refused(build: Build, make: ModuleType) -> None:
     other = make.MACHINE.model_copy(update={"python": "CPython 3.13.0"})
-    with pytest.raises(UsageError, match=r"Python is CPython 3\.12\.4 and CPython 3\.13\.0"):
+    with pytest.raises(UsageError, match=r"Python .*CPython 3\.12\.4 .*CPython 3\.13\.0"):
         compare_runs(build("a"), build("b", machine=other))
 
 
@@ -126,11 +125,13 @@ def test_what_does_not_change_speed_is_remarked_only(build: Build, make: ModuleT
     other = make.MACHINE.model_copy(update={"system": "Linux 6.9.0", "skymark": "0.2.0"})
     after = build("b", machine=other, effort="standard")
     differs = compare_runs(build("a"), after).differs
-    assert differs == (
-        "effort is quick and standard",
-        "system is Linux 6.8.0 and Linux 6.9.0",
-        "skymark is 0.1.0 and 0.2.0",
+    told = (
+        "effort .*quick .*standard",
+        r"system .*Linux 6\.8\.0 .*Linux 6\.9\.0",
+        r"skymark .*0\.1\.0 .*0\.2\.0",
     )
+    assert all(map(re.fullmatch, told, differs))
+    assert len(differs) == len(told)
 
 
 def test_two_efforts_of_one_name_are_told_apart_by_what_differs(build: Build) -> None:
@@ -140,8 +141,8 @@ def test_two_efforts_of_one_name_are_told_apart_by_what_differs(build: Build) ->
     manifest = after.manifest.model_copy(update={"plan": plan.model_copy(update={"effort": more})})
     differs = compare_runs(build("a"), replace(after, manifest=manifest)).differs
     assert differs == (
-        f"the least number of rounds is {plan.effort.min_rounds} and 7",
-        f"the time limit of a round in seconds is {plan.effort.cell_timeout_s} and 9.0",
+        f"{EFFORT_WORDS['min_rounds']} is {plan.effort.min_rounds} and 7",
+        f"{EFFORT_WORDS['cell_timeout_s']} is {plan.effort.cell_timeout_s} and 9.0",
     )
 
 
@@ -149,7 +150,7 @@ def test_runs_without_a_common_cell_are_refused(
     build: Build, make: ModuleType, tmp_path: Path
 ) -> None:
     other = [make.measured(make.cell("CV-1", "numpy"), make.rounds_of(10))]
-    with pytest.raises(UsageError, match="no cell in common"):
+    with pytest.raises(UsageError, match="in common"):
         compare_runs(build("a"), open_run(make.write_run(tmp_path / "b", other)))
 
 
@@ -163,7 +164,7 @@ def test_the_gate_lets_pass_what_did_not_get_worse(build: Build) -> None:
 
 
 def test_the_gate_names_the_cells_that_got_slower(build: Build) -> None:
-    with pytest.raises(GateError, match=r"1 of 2 cells.*TAB-1\.small\.grain \(-25%\)") as caught:
+    with pytest.raises(GateError, match=r"1 of 2 .*TAB-1\.small\.grain \(-25%\)") as caught:
         gate(compare_runs(build("a"), build("b", grain=1500)))
     assert caught.value.exit_code == 3
 
@@ -209,12 +210,12 @@ def one_cell(make: ModuleType, tmp_path: Path) -> Callable[..., Run]:
     ("before", "after", "said"),
     [
         ((OK,), (OK,), None),
-        ((OK,), (None,), r"grain \(no record in b\)"),
+        ((OK,), (None,), r"grain \(no record .*b\)"),
         ((OK,), (FAILED,), "ok → failed"),
         ((OK,), (SKIPPED,), "ok → skipped"),
-        ((None,), (OK,), r"grain \(no record in a\)"),
-        ((FAILED, NO_VENV), (OK,), r"grain \(not set up in a\)"),
-        ((SKIPPED, NO_VENV), (OK,), r"grain \(not set up in a\)"),  # as earlier versions wrote it
+        ((None,), (OK,), r"grain \(no record .*a\)"),
+        ((FAILED, NO_VENV), (OK,), r"grain \(not set up .*a\)"),
+        ((SKIPPED, NO_VENV), (OK,), r"grain \(not set up .*a\)"),  # as earlier versions wrote it
         ((FAILED,), (OK,), None),  # mended
         ((SKIPPED,), (OK,), None),  # the library is here now
         ((SKIPPED,), (SKIPPED,), None),
@@ -246,16 +247,16 @@ def test_the_gate_does_not_pass_where_nothing_was_measured_in_both(
         return open_run(make.write_run(tmp_path / name, records))
 
     found = compare_runs(run("a"), run("b"))
-    with pytest.raises(GateError, match="no cell was measured in both a and b"):
+    with pytest.raises(GateError, match="both a and b"):
         gate(found)
-    assert comparison_markdown(found).startswith("### ❔ No cell was measured in both\n")
+    assert comparison_markdown(found).startswith("### ❔ No cell ")
 
 
 def test_cells_of_one_run_only_are_listed(build: Build, make: ModuleType, tmp_path: Path) -> None:
     only = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000, name="x"))]
     found = compare_runs(build("a"), open_run(make.write_run(tmp_path / "b", only)))
     assert found.only_before == ("loading.TAB-1.small.grain",)
-    assert "only before: loading.TAB-1.small.grain" in shown(found)
+    assert f"only before: {found.only_before[0]}" in shown(found)
 
 
 def shown(comparison: object, width: int = 100) -> str:
@@ -270,7 +271,7 @@ def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
     assert "2.0" in line
     assert "1.3" in line
     assert line.rstrip().endswith("faster")
-    assert text.rstrip().endswith("1 faster · 1 no difference  (a difference counts from 5% on)")
+    assert re.search(r"1 faster · 1 no difference  \(.*\b5%.*\)$", text.rstrip())
 
 
 def many(make: ModuleType, path: Path, cells: int, better: float) -> Run:
@@ -309,9 +310,7 @@ def test_an_inconclusive_cell_says_how_many_more_rounds_settle_it(build: Build) 
     assert "rounds more" in text.splitlines()[1]
     for adapter, more in lacking.items():
         assert next(line for line in text.splitlines() if adapter in line).endswith(f" +{more}")
-    assert f"{max(filter(None, lacking.values()))} all that can be settled" in " ".join(
-        text.split()
-    )
+    assert f", {max(filter(None, lacking.values()))} all " in " ".join(text.split())
 
 
 def test_where_every_cell_has_a_verdict_no_more_rounds_are_spoken_of(build: Build) -> None:
@@ -345,12 +344,12 @@ def test_a_run_continued_on_other_hardware_is_compared_only_on_request(
     before, mixed = build("a"), build("b")
     manifest = mixed.manifest.model_copy(update={"continued_on": (other,)})
     mixed = dataclasses.replace(mixed, manifest=manifest)
-    with pytest.raises(UsageError, match="b was continued on Example CPU 4000"):
+    with pytest.raises(UsageError, match=r"b .*Example CPU 4000"):
         compare_runs(before, mixed)
     assert compare_runs(before, mixed, across=("hardware",)).differs
     shown = io.StringIO()
     print_report(mixed, Console(file=shown, width=200))
-    assert "continued on Example CPU 4000" in shown.getvalue()
+    assert "on Example CPU 4000" in shown.getvalue()
     assert "Continued on" in render(mixed)
     assert "Continued on" not in render(before)
 

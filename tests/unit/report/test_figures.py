@@ -92,4 +92,5 @@ def test_samples_that_were_changed_are_named_and_not_drawn(sampled: Run, tmp_pat
     run = dataclasses.replace(sampled, directory=copied)
     (chart,) = distribution_charts(run, rows, problems)
     assert [one is None for one in chart.shapes].count(True) == 1
-    assert problems == [f"samples/{id}.parquet: is not what its record says; it was changed"]
+    assert len(problems) == 1
+    assert problems[0].startswith(f"samples/{id}.parquet: ")

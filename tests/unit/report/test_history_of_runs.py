@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.model.data import DataTaken
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.errors import UsageError
 from skymark.model.manifest import Pair
 from skymark.report.history import bars, history_of, name_of, runs_in, write_history
 from skymark.rundir.reader import Run
@@ -85,7 +86,7 @@ def test_the_command_shows_bars_and_changes(
     text = capsys.readouterr().out
     assert "% at run-05" in text
     assert "█" in text
-    assert "11 runs · 1 of 2 series changed  (a change counts from 5% on)" in text
+    assert re.search(r"11 runs · 1 of 2 series .*\b5%", text)
     assert main(["history", str(directory), "--practical", "0.5", "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert [cell["changes"] for cell in cells] == [[], []]
@@ -128,7 +129,7 @@ def test_runs_of_another_machine_are_refused(
     other = make.MACHINE.model_copy(update={"hardware": hardware})
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(1000))]
     make.write_run(directory / "other", records, machine=other)
-    with pytest.raises(UsageError, match="different machines; name the runs of one kind only"):
+    with pytest.raises(UsageError, match="different machines"):
         history_of(read(directory))
 
 
@@ -147,12 +148,12 @@ def test_a_damaged_run_is_left_out_and_named_beside_whole_ones(series: Series) -
         runs_in([directory / "run-02"])
     for name in ("run-01", "run-03"):
         (directory / name / "manifest.json").write_text("{")
-    with pytest.raises(UsageError, match=r"no run can be read; the first: .*run-01"):
+    with pytest.raises(UsageError, match=r"no run .*run-01"):
         runs_in([directory])
 
 
 def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no run and has none in it"):
+    with pytest.raises(UsageError, match=f"{tmp_path} .*directory of runs"):
         read(tmp_path)
 
 
@@ -188,5 +189,5 @@ def test_text_of_a_run_is_no_markup_on_the_page(series: Series, tmp_path: Path) 
 def test_a_page_that_cannot_be_written_says_so(series: Series, tmp_path: Path) -> None:
     found = history_of(read(series([1000])))
     (tmp_path / "a file").touch()
-    with pytest.raises(SkymarkError, match=r"cannot write .*; name a file in a directory"):
+    with pytest.raises(UsageError, match=r"a file/page\.html: "):
         write_history(found, tmp_path / "a file" / "page.html")

@@ -59,10 +59,10 @@ def test_the_best_run_of_one_kind_of_machine_counts():
 
 
 def test_runs_of_other_work_are_refused_with_what_to_measure():
-    with pytest.raises(UsageError, match="no good record of S-1:small with step=20"):
+    with pytest.raises(UsageError, match="S-1:small with step=20 "):
         found(run_on("x", 1.0, fed(0.99, step=30)))
     other = record_of(cell_of("b", "S-2", step=20), 0.99, 1.0)
-    with pytest.raises(UsageError, match="leave it out of --runs"):
+    with pytest.raises(UsageError, match=r"S-1:small .*--runs"):
         found(run_on("x", 1.0, other))
 
 

@@ -83,7 +83,7 @@ def test_another_processor_is_refused(tmp_path: Path) -> None:
         ("", "Expecting value"),
         ("[]", "valid dictionary"),
         ('{"a": 1}', "machine_info: Field required"),
-        ("[" * 100_000, "RecursionError|recursion|Input should"),
+        ("[" * 100_000, "ecursion|Input should"),
         ('{"machine_info": {}, "benchmarks": [], "datetime": "x", "version": ""}', "benchmarks"),
     ],
 )
@@ -91,14 +91,14 @@ def test_other_json_is_refused_with_what_to_name_instead(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     (tmp_path / "other.json").write_text(text)
-    told = rf"other.json is no file of pytest-benchmark: .*({reason}).*--benchmark-json=FILE"
+    told = rf"other\.json .*({reason}).*--benchmark-json=FILE"
     with pytest.raises(UsageError, match=told):
         read_benchmarks(tmp_path / "other.json")
 
 
 def test_two_benchmarks_of_one_name_are_refused(tmp_path: Path) -> None:
     path = changed(tmp_path, lambda content: content["benchmarks"].extend(content["benchmarks"]))
-    with pytest.raises(UsageError, match="two benchmarks of one name"):
+    with pytest.raises(UsageError, match="two benchmarks"):
         read_benchmarks(path)
 
 

@@ -94,8 +94,9 @@ def test_what_is_missing_is_a_dash_not_a_zero(saved: Run) -> None:
 def test_cells_that_did_not_end_ok_show_their_cause_and_what_to_do(saved: Run) -> None:
     text = shown(saved)
     assert "invalid  TAB-1:small  webdataset" in text
-    assert "the standardise stage was skipped" in text
-    assert "→ apply job.transform to every element" in text
+    (wrong,) = [one.cause for one in saved.records if one.status is Status.INVALID]
+    assert wrong.message in text
+    assert f"→ {wrong.action}" in text
     assert "skipped  dali  (TAB-1)" in text
     assert "unsupported  spdl  (PC-1)" in text
 
@@ -113,7 +114,8 @@ def test_the_last_line_counts_by_status(saved: Run) -> None:
 def test_warnings_appear_once_per_kind_with_an_action(saved: Run) -> None:
     text = shown(saved)
     assert text.count("! leaked-processes") == 1
-    assert "→ have the adapter's close() end every process" in text
+    (leak,) = saved.by_id["loading.TAB-1.small.pytorch"].warnings
+    assert f"→ {leak.action}" in text
     assert "pytorch !" in text
 
 
@@ -137,7 +139,7 @@ def test_many_warnings_of_a_kind_or_many_kinds_are_counted_and_not_listed(saved:
     assert len(page) < 2 * len(render(saved))
     different = with_warnings(saved, 3000, 1)
     assert shown(different).count("! kind-") == 100
-    assert "more kinds of warnings" in shown(different)
+    assert "more kinds" in shown(different)
     assert "more kinds</li>" in render(different)
 
 

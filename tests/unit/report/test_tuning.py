@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,36 +48,30 @@ def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last(
     ]
     assert all(len(row) == len(report.headings()) for row in rows)
     assert report.reaches
-    said = report.sentences[0]
-    assert said.startswith("b workers=2 keeps the accelerator busy for 96 % of its time")
-    assert "with the least cost, " in said
+    assert re.match("b workers=2 .* 96 % .*least cost, ", report.sentences[0])
 
 
 def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
     report = Choice(tuned((DROPPED,)), ceilings=(MEMORY, DISK, DECODE))
     assert not report.reaches
     said = report.reason()
-    assert said[0] == (
-        "No setting feeds the accelerator for 95 % of its time; the best is b workers=1, with 50 %."
-    )
-    assert "the accelerator takes 1,000 steps/s, and gets 500 (50 %)" in said
+    assert re.match("No setting .* 95 % .*best .*b workers=1, .*50 %", said[0])
+    assert re.search(r"1,000 steps/s, .*500 \(50 %\)", said[1])
     assert [line.split(":")[0].strip() for line in said[2:5]] == ["disk", "decode", "memory"]
     assert "for comparison" in said[2]
-    assert said[-1] == (
-        "limit: decode, whose ceiling is 70 % of what the accelerator takes; the candidate reaches "
-        "71 % of it"
-    )
+    assert re.match("limit: decode, .*70 % .*71 % ", said[-1])
 
 
 def test_a_machine_whose_own_figures_are_high_enough_is_not_blamed():
     report = Choice(tuned((DROPPED,)), ceilings=(MEMORY, DISK))
     assert report.limit is None
-    assert report.reason()[-1].startswith("limit: none of the machine's own figures")
+    assert report.reason()[-1].startswith("limit: none ")
 
 
 def test_where_nothing_could_be_measured_the_table_says_why():
     report = Choice(tuned((FAILED,)))
-    assert report.reason() == ("No candidate could be measured; the table says why.",)
+    (said,) = report.reason()
+    assert "No candidate" in said
     assert json.loads(report.to_json())["chosen"] is None
 
 

@@ -46,14 +46,15 @@ def test_the_best_is_named_with_its_ratio_to_the_next_and_the_interval(verdict_o
 
 def test_those_that_the_best_alone_beats_are_named_together(verdict_on):
     found = verdict_on(numpy=1000, grain=1001, tfdata=3000)
-    assert found.sentences[1:] == ("NumPy reference and Google Grain: no difference shown.",)
+    (tied,) = found.sentences[1:]
+    assert re.match("NumPy reference .*Google Grain: no difference", tied)
 
 
 def test_what_is_undecided_is_said_with_the_time_that_would_decide_it(verdict_on):
     found = verdict_on(noise=0.05, numpy=1000, grain=1040, tfdata=400)
     assert found.decided is False
     assert set(found.best) == {"numpy", "grain"}
-    assert found.text.startswith("TAB-1:small is not decided: ")
+    assert re.match("TAB-1:small .*not decided: ", found.text)
     assert "Google Grain" in found.sentences[0]
     assert "tf.data" not in found.sentences[0]
     assert found.more_s > 0
@@ -62,16 +63,16 @@ def test_what_is_undecided_is_said_with_the_time_that_would_decide_it(verdict_on
 
 def test_intervals_wider_than_the_figures_are_not_told_in_percent(verdict_on):
     found = verdict_on(noise=0.5, count=2, numpy=1000, grain=1040)
-    assert found.sentences[1].startswith("Their 95 % intervals are wider than the figures")
+    assert re.findall(r"(\S+) %", found.sentences[1]) == ["95"]
 
 
 def test_beyond_an_hour_a_quiet_machine_is_advised_in_place_of_minutes(verdict_on, monkeypatch):
     noisy = {"noise": 0.3, "count": 5, "numpy": 1000, "grain": 1040}
     minutes = verdict_on(**noisy)
-    assert "more minutes of rounds would decide it" in minutes.sentences[1]
+    assert re.search(r"\d+ more minutes", minutes.sentences[1])
     monkeypatch.setattr(verdicts, "MOST_S", minutes.more_s - 1)
     found = verdict_on(**noisy)
-    assert found.sentences[1].endswith("would decide it; use a quiet machine.")
+    assert re.search("an hour .*quiet machine", found.sentences[1])
     assert "minutes" not in found.sentences[1]
 
 
@@ -85,7 +86,7 @@ def test_one_round_each_decides_nothing(verdict_on):
 def test_an_adapter_alone_is_not_called_the_best(verdict_on):
     found = verdict_on(numpy=1000)
     assert found.decided is None
-    assert "NumPy reference alone was measured" in found.text
+    assert "NumPy reference alone" in found.text
 
 
 def test_what_a_single_row_says_by_itself_is_not_told_again(verdict_on):
@@ -209,7 +210,7 @@ def test_a_decided_scenario_names_no_cheapest(make, verdict_of):
     ("limits", "shares"),
     [
         (None, []),
-        (MachineLimits(missing="PIL is not in the venv"), []),
+        (MachineLimits(missing="no PIL"), []),
         (MachineLimits(ceilings=(Ceiling(name="decoding", rate=4000.0, basis="b"),)), ["75 %"]),
         (
             MachineLimits(
@@ -222,7 +223,7 @@ def test_a_decided_scenario_names_no_cheapest(make, verdict_of):
             ["100 %"],
         ),
     ],
-    ids=["none", "not measured", "one", "the lowest that binds"],
+    ids=["none", "not measured", "one", "lowest that binds"],
 )
 def test_the_nearness_of_the_best_to_the_limit_is_told_where_it_is_known(
     make, tmp_path, limits, shares
