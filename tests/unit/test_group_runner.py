@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.runners import full_runner, group_runner
-from skymark.model.errors import UsageError
+from skymark.model.errors import UnknownNameError
 
 MODEL = ("--model", "ViT-B-32", "--pretrained", "laion2b_s34b_b79k", "--output", "out")
 
@@ -21,7 +21,7 @@ def test_a_group_is_one_model_with_all_its_data_sets():
 def test_a_model_that_would_give_wrong_figures_starts_nothing(capsys, tmp_path):
     wrong = ("--model", "ViT-B-32", "--pretrained", "openai", "--output", str(tmp_path / "out"))
     assert group_runner.entry_point(wrong) == 2
-    assert "name ViT-B-32-quickgelu:openai" in capsys.readouterr().err
+    assert "ViT-B-32-quickgelu:openai" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -32,5 +32,5 @@ def test_a_command_without_a_model_ends_with_status_2():
 
 
 def test_a_suite_without_words_of_its_own_is_refused():
-    with pytest.raises(UsageError, match="unknown suite with words of its own 'loading'"):
+    with pytest.raises(UnknownNameError, match=r"suite .*'loading'"):
         group_runner.read([*MODEL, "--suite", "loading"])

@@ -70,5 +70,5 @@ def test_an_image_of_billions_of_pixels_is_refused():
     size = struct.pack(">2I5B", 60_000, 60_000, 8, 2, 0, 0, 0)
     header = struct.pack(">I", len(size)) + b"IHDR" + size
     data = b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", zlib.crc32(b"IHDR" + size))
-    with pytest.raises(DataError, match=r"the image of a\.png cannot be decoded"):
+    with pytest.raises(DataError, match=r"a\.png .*3600000000 pixels"):
         jpeg(data, "a.png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def test_each_node_of_a_job_takes_its_part_unless_told_another(monkeypatch):
 def test_a_python_without_skymark_hands_over_to_that_of_the_set_up(tmp_path):
     made = tmp_path / "skymark-venv" / "bin" / "python"
     made.parent.mkdir(parents=True)
-    made.write_text('#!/bin/sh\necho "it got: $*"\n')
+    made.write_text('#!/bin/sh\necho "$*"\n')
     made.chmod(0o755)
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-S", "-m", "benchmarks.runners.full_runner", *ONE_CELL],
@@ -84,7 +85,7 @@ def test_a_python_without_skymark_hands_over_to_that_of_the_set_up(tmp_path):
         timeout=60,
         check=False,
     )
-    assert done.stdout == f"it got: -S -m benchmarks.runners.full_runner {' '.join(ONE_CELL)}\n"
+    assert done.stdout == f"-S -m benchmarks.runners.full_runner {' '.join(ONE_CELL)}\n"
 
 
 def test_one_plan_always_gets_the_same_directory_and_another_plan_another():
@@ -132,7 +133,7 @@ def test_a_profile_for_gpus_is_refused_on_a_cpu(tmp_path):
     output = tmp_path / "out"
     done = runner(tmp_path, "--platform", "cpu", "--profile", "gpu_a100", "--output", str(output))
     assert done.returncode == 2
-    assert "profile gpu_a100 is for a machine with a GPU; give --platform gpu" in done.stderr
+    assert re.search("profile gpu_a100 .*--platform gpu", done.stderr)
     assert not output.exists()
 
 

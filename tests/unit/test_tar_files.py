@@ -74,9 +74,9 @@ def test_a_compressed_archive_is_read_where_that_is_asked_for(suffix, tmp_path):
     with tarfile.open(fileobj=file, mode=f"w:{suffix}") as opened:
         opened.addfile(tarfile.TarInfo("a.cls"))
     assert names(file.getvalue(), tmp_path, "r") == ["a.cls"]
-    with pytest.raises(DataError, match="no whole tar file"):
+    with pytest.raises(DataError, match=r"0\.tar .*tar file \("):
         names(file.getvalue()[:-20], tmp_path, "r")
-    with pytest.raises(DataError, match="no whole tar file"):
+    with pytest.raises(DataError, match=r"0\.tar .*tar file \("):
         names(file.getvalue(), tmp_path)
 
 
@@ -88,19 +88,19 @@ def flipped(place):
 
 BROKEN = {
     "concatenated": (WHOLE + archive(first=6), "more data follows"),
-    "a flipped byte of a checksum": (flipped(3 * STRIDE + 150), "is damaged"),
-    "a flipped byte of a name": (flipped(3 * STRIDE), "is damaged"),
-    "cut within a header": (WHOLE[: 3 * STRIDE + 200], "cut off in the header"),
+    "a flipped byte of a checksum": (flipped(3 * STRIDE + 150), "byte 4,608 is damaged"),
+    "a flipped byte of a name": (flipped(3 * STRIDE), "byte 4,608 is damaged"),
+    "cut within a header": (WHOLE[: 3 * STRIDE + 200], "header at byte 4,608"),
     "cut within a member": (WHOLE[: 3 * STRIDE + 900], "unexpected end of data"),
     "cut within padding": (WHOLE[: 4 * STRIDE - 10], "unexpected end of data"),
-    "cut between members": (WHOLE[: 3 * STRIDE], "is cut off"),
+    "cut between members": (WHOLE[: 3 * STRIDE], "cut off at byte 4,608"),
     "cut within the end": (WHOLE[: 6 * STRIDE + 100], "is cut off"),
     "a hole": (
         WHOLE[: 3 * STRIDE] + bytes(BLOCK) + WHOLE[3 * STRIDE + BLOCK :],
         "more data follows",
     ),
     "the first header": (flipped(150), "invalid header"),
-    "no tar": (b"x" * 2000, "no whole tar file"),
+    "no tar": (b"x" * 2000, r"tar file \("),
     "nothing": (b"", "it is empty"),
     "a size of 2**88": (
         header(b"\x80" + (2**88 - 1).to_bytes(11, "big")) + bytes(1024),
@@ -126,7 +126,7 @@ BROKEN = {
         attribute(b"22 GNU.sparse.major=1\n") + header() + bytes(2048),
         "sparse",
     ),
-    "headers without a member": (header(b"00000000001", b"L") + bytes(BLOCK), "no whole tar file"),
+    "headers without a member": (header(b"00000000001", b"L") + bytes(BLOCK), r"tar file \("),
     "a chain of headers": (
         (header(b"00000000001", b"L") + b"x".ljust(BLOCK, b"\0")) * 3000,
         "recursion",
@@ -137,7 +137,7 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_damaged_archive_is_refused_with_its_cause(case, tmp_path):
     data, cause = BROKEN[case]
-    with pytest.raises(DataError, match=rf"0\.tar is no whole tar file \(.*{cause}|{cause}"):
+    with pytest.raises(DataError, match=rf"0\.tar .*({cause})"):
         names(data, tmp_path)
 
 

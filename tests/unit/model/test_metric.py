@@ -53,8 +53,8 @@ def test_a_declaration_reads_back_from_a_manifest_whole():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"compared": True}, "compared, so it must say whether more is better"),
-        ({"better": "lower", "gated": True}, "gated, so it must be compared"),
+        ({"compared": True}, "compared, .*better"),
+        ({"better": "lower", "gated": True}, "gated, .*compared"),
     ],
 )
 def test_a_metric_that_is_judged_says_all_that_judging_needs(fields, words):

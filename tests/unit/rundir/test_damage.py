@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 from contextlib import closing, suppress
@@ -13,7 +14,7 @@ import pytest
 from skymark.model.errors import DamagedManifestError, RunDirectoryError, StorageFullError
 from skymark.model.schema import KEY, seal, sealed, unsealed
 from skymark.plain_files import LARGEST_FILE_BYTES
-from skymark.rundir.directory import RunDirectory
+from skymark.rundir.directory import TOO_LARGE, RunDirectory
 from skymark.rundir.mending import damaged_logs, damages, mend
 from skymark.rundir.reader import open_run
 from tests.unit.rundir.test_directory import cell_of, create, plan_of, record_of, round_of
@@ -58,7 +59,7 @@ def test_one_flipped_digit_of_a_record_is_named_and_the_record_absent(run):
     opened = open_run(run.path)
     assert opened.records == ()
     assert RECORD in opened.problems[0]
-    assert "not what its digest says" in opened.problems[0]
+    assert "its digest" in opened.problems[0]
     assert run.record(cell_of()) is None
     assert set(damages(run.path)) == {RECORD, SAMPLES}
 
@@ -109,7 +110,7 @@ def test_a_lost_manifest_is_made_anew_from_the_plan_and_the_records(run, damage)
         elif damage == "fifo":
             os.mkfifo(path)
     (said,) = mend(run.path, manifest, {})
-    assert "made anew from the plan and 1 record" in said
+    assert re.search(r"/manifest\.json .* 1 record$", said)
     assert open_run(run.path).missing == ()
 
 
@@ -195,7 +196,7 @@ def test_a_log_that_is_too_large_costs_neither_the_runs_digests_nor_its_going_on
     run.write_sums()
     assert LOG not in run.files()
     assert run.oversized() == [LOG]
-    assert damages(run.path) == damaged_logs(run.path) == {LOG: "is larger than 268 MB"}
+    assert damages(run.path) == damaged_logs(run.path) == {LOG: TOO_LARGE}
     (told,) = mend(run.path, run.manifest(), damaged_logs(run.path))
     assert told.endswith(".log.damaged")
     assert damages(run.path) == {}

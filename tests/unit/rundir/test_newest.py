@@ -122,7 +122,7 @@ def test_without_a_link_the_newest_manifest_counts():
 
 
 def test_no_run_is_said_with_what_to_do():
-    with pytest.raises(UsageError, match="no run in results; name a run's directory"):
+    with pytest.raises(UsageError, match=r"in results; .*skymark run$"):
         newest_run()
 
 
@@ -141,10 +141,10 @@ def test_the_newest_unfinished_run_of_the_plan_goes_on():
 
 
 def test_another_plan_s_unfinished_runs_are_named():
-    with pytest.raises(UsageError, match="leave out --resume, or name a run"):
+    with pytest.raises(UsageError, match=r"--resume, .*--output"):
         unfinished_run(plan_of(3))
     unfinished("other", 3, rounds=2)
-    with pytest.raises(UsageError, match=r"other plans: results/other\. Give the options of"):
+    with pytest.raises(UsageError, match=r"other plans: results/other\. "):
         unfinished_run(plan_of(3))
 
 
@@ -162,5 +162,5 @@ def test_the_newest_unfinished_tune_of_a_profile_goes_on():
     Path("results", "20260103-000000-cpu-tune-abc", "tune.json").touch()
     Path("results", "20260104-000000-other-tune-abc").mkdir()
     assert unfinished_tune("cpu-tune", "tune.json").name == "20260102-000000-cpu-tune-abc"
-    with pytest.raises(UsageError, match="no unfinished tune gpu-tune in results"):
+    with pytest.raises(UsageError, match=r"gpu-tune in results; .*--resume"):
         unfinished_tune("gpu-tune", "tune.json")

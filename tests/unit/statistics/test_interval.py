@@ -41,7 +41,7 @@ def test_one_round_has_a_value_and_no_interval() -> None:
 
 
 def test_an_estimate_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one round"):
+    with pytest.raises(ValueError, match="one round"):
         estimate([])
 
 
@@ -188,9 +188,9 @@ def test_chance_alone_is_rarely_called_better_or_worse() -> None:
 
 
 def test_a_comparison_with_no_round_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one round"):
+    with pytest.raises(ValueError, match="one round"):
         difference([], [1.0], RATE)
-    with pytest.raises(ValueError, match="at least one round"):
+    with pytest.raises(ValueError, match="one round"):
         difference([1.0], [], RATE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -69,7 +70,7 @@ def test_a_wide_interval_is_warned_of_with_its_width() -> None:
     (warning,) = warnings_of(rounds_at([1000, 1200, 900]), STANDARD, RATE)
     assert warning.kind == "wide-interval"
     assert "after 3 rounds" in warning.message
-    assert "standard effort asks for ±5%" in warning.message
+    assert "±5%" in warning.message
 
 
 def test_a_steady_fall_is_drift() -> None:
@@ -91,7 +92,7 @@ def test_one_slow_round_among_many_is_an_outlier() -> None:
 def test_two_speeds_are_called_bimodal() -> None:
     found = two_speeds(seen([1000, 1500, 1003, 1497, 1001, 1502]))
     assert found is not None
-    assert "3 near 1,001 and 3 near 1,500 steps/s" in found.message
+    assert re.search("3 near 1,001 .*3 near 1,500 steps/s", found.message)
 
 
 def test_a_very_short_timed_region_is_warned_of() -> None:
