@@ -18,6 +18,7 @@ from skymark.model.errors import DataError
 from skymark.suites.clip.pixels.preprocessing import decoded
 from skymark.suites.loading.dataset.values import image_height, jpeg
 from skymark.suites.loading.transforms.images import decode_rgb
+from tests.image_modes import chunk
 
 SOURCE = Path(skymark.__file__).parent
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
@@ -67,8 +68,8 @@ def test_the_formats_of_photographs_are_read(format):
 
 
 def test_an_image_of_billions_of_pixels_is_refused():
-    size = struct.pack(">2I5B", 60_000, 60_000, 8, 2, 0, 0, 0)
-    header = struct.pack(">I", len(size)) + b"IHDR" + size
-    data = b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", zlib.crc32(b"IHDR" + size))
+    header = struct.pack(">2I5B", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunks = {b"IHDR": header, b"IDAT": zlib.compress(b""), b"IEND": b""}
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(map(chunk, chunks, chunks.values()))
     with pytest.raises(DataError, match=r"a\.png .*3600000000 pixels"):
         jpeg(data, "a.png")
