@@ -128,7 +128,7 @@ def plain(model: torch.nn.Module, batches: Any, size: int, backward: Callable[[A
             backward(loss)
             optimizer.step()
             optimizer.zero_grad()
-            print(loss.item())
+            print(f"{loss.item()}\n", end="")  # at once, because ranks share the output
 
 
 def timm() -> None:
