@@ -1,18 +1,55 @@
-"""Reading of the user's settings and options of the command line into a suite's model."""
+"""A suite's settings and options of the command line: fields of its models, and their reading."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
-from typing import TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.option import Option
 from skymark.model.record import Setting
 
 Given = TypeVar("Given", bound=Frozen)
+KINDS: Mapping[Any, str] = {int: "integer", float: "number", bool: "flag"}
+"""Kind of an option by the type of its values; others are texts."""
+SWITCH = ("on", "off")
+"""Values of a setting that is true or false."""
+
+
+def options_of(model: type[Frozen], common: Collection[str], **more: Any) -> tuple[Option, ...]:
+    """Return the options of a model's fields that have a description, which is their help.
+
+    Args:
+        model: the ``json_schema_extra`` of its fields replaces what follows from their types.
+        common: names of the options that ``--help`` shows; only ``--help-all`` shows the others.
+        more: what all of them have, such as their group.
+    """
+    options = []
+    for name, field in model.model_fields.items():
+        if field.description is not None:
+            own: Any = field.json_schema_extra or {}
+            told = {"name": name, "help": field.description, "rare": name not in common}
+            of_type = _of_type(field.annotation, field.default, is_setting="setting" in more)
+            options.append(Option(**{**told, **of_type, **more, **own}))
+    return tuple(options)
+
+
+def _of_type(annotation: Any, default: Any, *, is_setting: bool) -> dict[str, Any]:
+    """Return what follows from a field's type; an option also shows a default that is one value."""
+    plain, several = annotation, False
+    while get_origin(plain) not in {None, Literal}:  # of `tuple[int, ...] | None` it is `int`
+        several = several or get_origin(plain) is tuple
+        plain = get_args(plain)[0]
+    shown = default if type(default) in {int, str} and not is_setting else None
+    if get_origin(plain) is Literal:
+        return {"choices": get_args(plain), "default": shown}
+    if plain is bool and is_setting:
+        return {"choices": SWITCH}
+    return {"kind": KINDS.get(plain, "text"), "several": several, "default": shown}
 
 
 def combinations(values: Mapping[str, Sequence[Setting]]) -> list[dict[str, Setting]]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.machine import Platform
-from skymark.model.option import Option
 from skymark.model.record import Setting
-from skymark.suite.given import read_given, refusal
+from skymark.suite.given import SWITCH, options_of, read_given, refusal
 from skymark.suites.clip.specification import (
     OPEN_CLIP_DEFAULT,
     PIXEL_OPTIONS,
@@ -27,206 +26,8 @@ from skymark.suites.clip.specification import (
 DEFAULT_SPLIT = "test"
 DEFAULT_SEED = 0
 ENGLISH = "en"
-SWITCH = ("on", "off")
-
-OPTIONS = (
-    Option(
-        name="tasks",
-        group="what",
-        several=True,
-        help="Tasks to score on the data sets that have them: zeroshot_classification, "
-        "zeroshot_retrieval, linear_probe, image_caption_selection or image_association. "
-        "[default: each data set's own]",
-    ),
-    Option(
-        name="dataset_root",
-        group="what",
-        help="Directory or address of public data sets, with {dataset} or {dataset_cleaned} for "
-        "the name. [default: the hub]",
-    ),
-    Option(
-        name="languages",
-        group="what",
-        several=True,
-        help=f"Languages of class names, templates and captions. [default: {ENGLISH}]",
-    ),
-    Option(
-        name="template_file",
-        group="what",
-        rare=True,
-        help="JSON file with prompts for each data set, in CLIP_benchmark's format: a list of "
-        "templates, or an object from class name to prompts. [default: each data set's own]",
-    ),
-    Option(
-        name="classname_file",
-        group="what",
-        rare=True,
-        help="JSON file with class names for each data set, in CLIP_benchmark's format: a list in "
-        "the order of labels. [default: each data set's own]",
-    ),
-    Option(
-        name="preprocessing_of",
-        group="what",
-        several=True,
-        rare=True,
-        help="Tag of open_clip from which your own weights were trained: they get its "
-        f"preprocessing. {OPEN_CLIP_DEFAULT}: open_clip's own. [default: the preprocessing of all "
-        "tags of the architecture]",
-    ),
-    Option(
-        name="image_mean",
-        group="what",
-        kind="number",
-        several=True,
-        rare=True,
-        help="Mean of the pixels: red, green, blue. [default: each model's own]",
-    ),
-    Option(
-        name="image_std",
-        group="what",
-        kind="number",
-        several=True,
-        rare=True,
-        help="Standard deviation of the pixels: red, green, blue. [default: each model's own]",
-    ),
-    Option(
-        name="resize",
-        group="what",
-        choices=("shortest", "longest", "squash"),
-        rare=True,
-        help="Fit the shortest or longest edge, or squash the image. [default: each model's own]",
-    ),
-    Option(
-        name="interpolation",
-        group="what",
-        choices=("bicubic", "bilinear"),
-        rare=True,
-        help="Interpolation of resizing. [default: each model's own]",
-    ),
-    Option(
-        name="image_size",
-        group="what",
-        kind="integer",
-        rare=True,
-        help="Pixels along an edge; positions of the encoder are interpolated. [default: each "
-        "model's own]",
-    ),
-    Option(
-        name="features",
-        group="what",
-        rare=True,
-        help="Directory or s3://BUCKET/PREFIX that keeps image features, for later runs with other "
-        "prompts, languages, tasks or probes. [default: not kept]",
-    ),
-    Option(
-        name="skip_damaged",
-        group="what",
-        kind="flag",
-        rare=True,
-        help="Leave damaged elements out and count them. [default: the first one is an error]",
-    ),
-    Option(
-        name="limit",
-        group="what",
-        kind="integer",
-        rare=True,
-        help="Score only this many elements of each split, drawn at random, but the same in every "
-        "run. Their results are never mixed with those of whole sets. [default: all]",
-    ),
-    Option(
-        name="test_split",
-        group="what",
-        default=DEFAULT_SPLIT,
-        rare=True,
-        help="Split of the data sets to score.",
-    ),
-    Option(
-        name="recall_k",
-        group="what",
-        kind="integer",
-        several=True,
-        rare=True,
-        help="Numbers of results at which to take the recall of retrieval. [default: 5]",
-    ),
-    Option(
-        name="seed",
-        group="what",
-        kind="integer",
-        default=DEFAULT_SEED,
-        rare=True,
-        help="Seed of all random numbers.",
-    ),
-    Option(
-        name="precision",
-        choices=("fp32", "bf16", "fp16", "amp"),
-        setting=True,
-        help="Precision of the encoders; similarities are in fp32. [default: amp on a GPU, as in "
-        "CLIP_benchmark, else fp32]",
-    ),
-    Option(
-        name="batch_size",
-        kind="integer",
-        setting=True,
-        help="Images per batch. [default: as many as the memory holds]",
-    ),
-    Option(
-        name="compile",
-        choices=SWITCH,
-        setting=True,
-        rare=True,
-        help="Compile the encoders with torch.compile.",
-    ),
-    Option(
-        name="channels_last",
-        choices=SWITCH,
-        setting=True,
-        rare=True,
-        help="Give the encoders images whose last dimension is the channels.",
-    ),
-    Option(
-        name="drop_text_tail",
-        choices=SWITCH,
-        setting=True,
-        rare=True,
-        help="Leave out text positions after the end token; exact in fp32 only. "
-        "[default: on with fp32, else off]",
-    ),
-    Option(
-        name="fewshot_k",
-        kind="integer",
-        setting=True,
-        rare=True,
-        help="Images per class that train a linear probe; -1 for all.",
-    ),
-    Option(
-        name="epochs",
-        kind="integer",
-        setting=True,
-        rare=True,
-        help="Epochs of a linear probe's training.",
-    ),
-    Option(
-        name="learning_rate",
-        kind="number",
-        setting=True,
-        rare=True,
-        help="Learning rate of a linear probe's training.",
-    ),
-    Option(
-        name="val_proportion",
-        kind="number",
-        setting=True,
-        rare=True,
-        help="Part of the training images on which to search a linear probe's weight decay.",
-    ),
-    Option(name="train_split", setting=True, rare=True, help="Split that trains a linear probe."),
-    Option(
-        name="val_split",
-        setting=True,
-        rare=True,
-        help="Split on which to search a linear probe's weight decay.",
-    ),
-)
+PROBE = LinearProbe()
+"""The usual training of a linear probe."""
 
 
 class ClipOptions(Frozen):
@@ -234,23 +35,85 @@ class ClipOptions(Frozen):
 
     model_config = ConfigDict(strict=False)
 
-    tasks: tuple[str, ...] = ()
-    dataset_root: str | None = None
-    languages: tuple[str, ...] = (ENGLISH,)
-    template_file: str | None = None
-    classname_file: str | None = None
-    preprocessing_of: tuple[str, ...] = ()
-    image_mean: tuple[float, ...] = ()
-    image_std: tuple[float, ...] = ()
-    resize: str | None = None
-    interpolation: str | None = None
-    image_size: int | None = None
-    features: str | None = None
-    skip_damaged: bool = False
-    limit: Positive | None = None
-    test_split: str = Field(default=DEFAULT_SPLIT, pattern=r"^[\w][\w.-]*$")
-    recall_k: tuple[Positive, ...] = (5,)
-    seed: int = Field(default=DEFAULT_SEED, ge=0, lt=2**63)
+    tasks: tuple[str, ...] = Field(
+        default=(),
+        description="Tasks to score on the data sets that have them: zeroshot_classification, "
+        "zeroshot_retrieval, linear_probe, image_caption_selection or image_association. "
+        "[default: each data set's own]",
+    )
+    dataset_root: str | None = Field(
+        default=None,
+        description="Directory or address of public data sets, with {dataset} or "
+        "{dataset_cleaned} for the name. [default: the hub]",
+    )
+    languages: tuple[str, ...] = Field(
+        default=(ENGLISH,),
+        description=f"Languages of class names, templates and captions. [default: {ENGLISH}]",
+    )
+    template_file: str | None = Field(
+        default=None,
+        description="JSON file with prompts for each data set, in CLIP_benchmark's format: a list "
+        "of templates, or an object from class name to prompts. [default: each data set's own]",
+    )
+    classname_file: str | None = Field(
+        default=None,
+        description="JSON file with class names for each data set, in CLIP_benchmark's format: a "
+        "list in the order of labels. [default: each data set's own]",
+    )
+    preprocessing_of: tuple[str, ...] = Field(
+        default=(),
+        description="Tag of open_clip from which your own weights were trained: they get its "
+        f"preprocessing. {OPEN_CLIP_DEFAULT}: open_clip's own. [default: the preprocessing of all "
+        "tags of the architecture]",
+    )
+    image_mean: tuple[float, ...] = Field(
+        default=(), description="Mean of the pixels: red, green, blue. [default: each model's own]"
+    )
+    image_std: tuple[float, ...] = Field(
+        default=(),
+        description="Standard deviation of the pixels: red, green, blue. [default: each model's "
+        "own]",
+    )
+    resize: Literal["shortest", "longest", "squash"] | None = Field(
+        default=None,
+        description="Fit the shortest or longest edge, or squash the image. [default: each "
+        "model's own]",
+    )
+    interpolation: Literal["bicubic", "bilinear"] | None = Field(
+        default=None, description="Interpolation of resizing. [default: each model's own]"
+    )
+    image_size: int | None = Field(
+        default=None,
+        description="Pixels along an edge; positions of the encoder are interpolated. [default: "
+        "each model's own]",
+    )
+    features: str | None = Field(
+        default=None,
+        description="Directory or s3://BUCKET/PREFIX that keeps image features, for later runs "
+        "with other prompts, languages, tasks or probes. [default: not kept]",
+    )
+    skip_damaged: bool = Field(
+        default=False,
+        description="Leave damaged elements out and count them. [default: the first one is an "
+        "error]",
+    )
+    limit: Positive | None = Field(
+        default=None,
+        description="Score only this many elements of each split, drawn at random, but the same "
+        "in every run. Their results are never mixed with those of whole sets. [default: all]",
+    )
+    test_split: str = Field(
+        default=DEFAULT_SPLIT,
+        pattern=r"^[\w][\w.-]*$",
+        description="Split of the data sets to score.",
+    )
+    recall_k: tuple[Positive, ...] = Field(
+        default=(5,),
+        description="Numbers of results at which to take the recall of retrieval. [default: 5]",
+    )
+    seed: int = Field(
+        default=DEFAULT_SEED, ge=0, lt=2**63, description="Seed of all random numbers."
+    )
 
     @property
     def features_directory(self) -> str | None:
@@ -298,26 +161,50 @@ class ClipOptions(Frozen):
 class ClipSettings(Frozen):
     """Settings that say how it is scored, typed."""
 
-    precision: Precision = "fp32"
-    batch_size: Positive | None = None
-    compile: bool = False
-    channels_last: bool = False
-    drop_text_tail: bool | None = None
-    fewshot_k: int = LinearProbe().fewshot_k
-    epochs: int = LinearProbe().epochs
-    learning_rate: float = LinearProbe().learning_rate
-    probe_batch_size: Positive = LinearProbe().batch_size
+    precision: Precision = Field(
+        default="fp32",
+        description="Precision of the encoders; similarities are in fp32. [default: amp on a GPU, "
+        "as in CLIP_benchmark, else fp32]",
+    )
+    batch_size: Positive | None = Field(
+        default=None, description="Images per batch. [default: as many as the memory holds]"
+    )
+    compile: bool = Field(default=False, description="Compile the encoders with torch.compile.")
+    channels_last: bool = Field(
+        default=False, description="Give the encoders images whose last dimension is the channels."
+    )
+    drop_text_tail: bool | None = Field(
+        default=None,
+        description="Leave out text positions after the end token; exact in fp32 only. [default: "
+        "on with fp32, else off]",
+    )
+    fewshot_k: int = Field(
+        default=PROBE.fewshot_k,
+        description="Images per class that train a linear probe; -1 for all.",
+    )
+    epochs: int = Field(default=PROBE.epochs, description="Epochs of a linear probe's training.")
+    learning_rate: float = Field(
+        default=PROBE.learning_rate, description="Learning rate of a linear probe's training."
+    )
+    probe_batch_size: Positive = PROBE.batch_size
     """Features per batch of a linear probe's training."""
-    val_proportion: float = LinearProbe().val_proportion
-    train_split: str = LinearProbe().train_split
-    val_split: str | None = None
-    normalize: bool = LinearProbe().normalize
+    val_proportion: float = Field(
+        default=PROBE.val_proportion,
+        description="Part of the training images on which to search a linear probe's weight decay.",
+    )
+    train_split: str = Field(
+        default=PROBE.train_split, description="Split that trains a linear probe."
+    )
+    val_split: str | None = Field(
+        default=None, description="Split on which to search a linear probe's weight decay."
+    )
+    normalize: bool = PROBE.normalize
     """Whether a linear probe gets features of length 1."""
 
     @field_validator("compile", "channels_last", "drop_text_tail", "normalize", mode="before")
     @classmethod
     def _is_on(cls, value: Any) -> Any:
-        return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+        return value == "on" if value in SWITCH else value
 
     @property
     def probe(self) -> LinearProbe:
@@ -350,6 +237,12 @@ class ClipSettings(Frozen):
 
 
 PRECISION = "precision"
+COMMON = frozenset({"tasks", "dataset_root", "languages", PRECISION, "batch_size"})
+"""Options that ``--help`` shows; only ``--help-all`` shows the others."""
+OPTIONS = (
+    *options_of(ClipOptions, COMMON, group="what"),
+    *options_of(ClipSettings, COMMON, setting=True),
+)
 
 
 def usual_precision(platform: Platform) -> Precision:

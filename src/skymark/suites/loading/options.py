@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, get_args, get_origin
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.option import Option, read_value
+from skymark.model.option import read_value
 from skymark.model.record import Setting
-from skymark.suite.given import read_given
+from skymark.suite.given import options_of, read_given
 from skymark.suites.loading.step.step import StepKind
 
 DEFAULT_SEED = 7
@@ -164,32 +164,12 @@ class LoadingSettings(Frozen):
         return None if self.step is None else StepKind.parse(self.step)
 
 
-RARE = frozenset(
-    {"axis", "deliver", "page_cache", "prefetch", "seed", "skip_damaged", "think_time_ms"}
+COMMON = frozenset({"data", "step", "workers"})
+"""Options that ``--help`` shows; only ``--help-all`` shows the others."""
+OPTIONS = (
+    *options_of(LoadingOptions, COMMON, group="what"),
+    *options_of(LoadingSettings, COMMON, setting=True),
 )
-"""Options that only ``--help-all`` shows."""
-KINDS: Mapping[Any, Any] = {int: "integer", float: "number", bool: "flag"}
-
-
-def _options(model: type[Frozen], **more: Any) -> Iterator[Option]:
-    """Yield the options of a model's fields that have a description, which is their help."""
-    for name, field in model.model_fields.items():
-        if field.description is not None:
-            extra: Any = field.json_schema_extra or {}
-            is_choice = get_origin(field.annotation) is Literal
-            yield Option(
-                name=name,
-                kind=extra.get("kind") or KINDS.get(field.annotation, "text"),
-                several=field.annotation == tuple[str, ...],
-                choices=get_args(field.annotation) if is_choice else (),
-                default=DEFAULT_SEED if name == "seed" else None,
-                rare=name in RARE,
-                help=field.description,
-                **more,
-            )
-
-
-OPTIONS = (*_options(LoadingOptions, group="what"), *_options(LoadingSettings, setting=True))
 
 
 def read_settings(settings: Mapping[str, Setting]) -> tuple[LoadingSettings, dict[str, Setting]]:

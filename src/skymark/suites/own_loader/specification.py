@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import Field
+
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.record import Cell, Setting
@@ -13,7 +15,9 @@ from skymark.suites.own_loader.maker import STEP, Maker
 class OwnOptions(Frozen):
     """Options of the command line that are no settings."""
 
-    python: str = "python"
+    python: str = Field(
+        default="python", description="The Python that has your loader's libraries."
+    )
 
 
 class OwnSpecification(Frozen):

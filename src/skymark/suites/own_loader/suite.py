@@ -16,7 +16,7 @@ from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, Row, Suite, Tuning
-from skymark.suite.given import read_given
+from skymark.suite.given import options_of, read_given
 from skymark.suites.own_loader.maker import FORM, NOTHING, STEP, points_of, read_maker
 from skymark.suites.own_loader.metrics import COST, DECLARATION, UTILISATION
 from skymark.suites.own_loader.specification import OwnOptions, OwnSpecification, split
@@ -70,14 +70,7 @@ class OwnSuite(Suite):
     efforts: ClassVar[Mapping[str, Effort]] = {
         name: _effort(name, rounds, SECONDS[name]) for name, rounds in ROUNDS.items()
     }
-    options: ClassVar[tuple[Option, ...]] = (
-        Option(
-            name="python",
-            group="what",
-            default=OwnOptions().python,
-            help="The Python that has your loader's libraries.",
-        ),
-    )
+    options: ClassVar[tuple[Option, ...]] = options_of(OwnOptions, {"python"}, group="what")
     tuning: ClassVar = Tuning(
         goal=UTILISATION,
         cost=COST,
