@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -43,20 +43,31 @@ OPEN_CLIP_DEFAULT = "default"
 """Word for open_clip's default preprocessing in place of a tag."""
 
 
-def left_out(content: dict[str, JsonValue], **defaults: JsonValue) -> dict[str, JsonValue]:
-    """Return a content without fields at their default values."""
-    return {
-        name: value
-        for name, value in content.items()
-        if name not in defaults or value != defaults[name]
-    }
+class WithLaterFields(Frozen):
+    """A part of a cell that leaves fields out while they have their defaults.
+
+    So cells have the hashes that they had before there were these fields.
+    """
+
+    later: ClassVar[frozenset[str]]
+    """Names of these fields."""
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_asked_for(
+        self, plain: SerializerFunctionWrapHandler
+    ) -> dict[str, JsonValue]:
+        fields = type(self).model_fields
+        usual = {name for name in self.later if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in plain(self).items() if name not in usual}
 
 
-class Weights(Frozen):
+class Weights(WithLaterFields):
     """Weights of a model: a tag of open_clip, the user's own file or folder, or a hub's repository.
 
     For a Python function, the file has its source.
     """
+
+    later: ClassVar = frozenset({"folder", "hub", "preprocessing_of"})
 
     tag: str | None = None
     file: str | None = None
@@ -84,13 +95,6 @@ class Weights(Frozen):
     def name(self) -> str:
         """The tag, path or repository."""
         return str(self.tag or self.file or self.folder or self.hub)
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_asked_for(
-        self, plain: SerializerFunctionWrapHandler
-    ) -> dict[str, JsonValue]:
-        """Leave the default out, so that cells have the hashes that they had before it."""
-        return left_out(plain(self), folder=None, hub=None, preprocessing_of=None)
 
 
 PIXEL_OPTIONS = {
@@ -128,8 +132,10 @@ class ModelConfiguration(Frozen):
     """Hex digest of the content."""
 
 
-class Model(Frozen):
+class Model(WithLaterFields):
     """An architecture with its weights."""
+
+    later: ClassVar = frozenset({"library", "configuration", "pixels"})
 
     library: Literal["open_clip", "transformers", "python"] = "open_clip"
     """Library that builds it; ``python`` is the user's own file."""
@@ -165,16 +171,6 @@ class Model(Frozen):
         """Its files and folders on this machine."""
         configuration = None if self.configuration is None else self.configuration.path
         return tuple(filter(None, (self.weights.file, self.weights.folder, configuration)))
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_asked_for(
-        self, plain: SerializerFunctionWrapHandler
-    ) -> dict[str, JsonValue]:
-        """Leave the default out, so that cells have the hashes that they had before it."""
-        content = left_out(plain(self), library="open_clip", configuration=None)
-        if not self.pixels.given:
-            del content["pixels"]
-        return content
 
 
 class Source(Frozen):
@@ -219,8 +215,10 @@ class LinearProbe(Frozen):
     """Whether features have unit length."""
 
 
-class ClipSpecification(Frozen):
+class ClipSpecification(WithLaterFields):
     """Specification of a cell, from the plan to the worker; the cell's hash covers all of it."""
+
+    later: ClassVar = frozenset({"skip_damaged", "limit", "group_column", "figure"})
 
     work_version: int = WORK_VERSION
     model: Model
@@ -260,13 +258,6 @@ class ClipSpecification(Frozen):
         if (self.task == "linear_probe") != (self.linear_probe is not None):
             raise ValueError("a linear probe, and nothing else, says how it is trained")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_asked_for(
-        self, plain: SerializerFunctionWrapHandler
-    ) -> dict[str, JsonValue]:
-        """Leave the default out, so that cells have the hashes that they had before it."""
-        return left_out(plain(self), skip_damaged=False, limit=None, group_column=None, figure=None)
 
     @classmethod
     def of(cls, cell: Cell) -> ClipSpecification:
