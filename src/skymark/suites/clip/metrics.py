@@ -48,9 +48,7 @@ def score_of(metrics: Mapping[str, float]) -> float | None:
     return fmean(found)
 
 
-def _accuracy(
-    name: str, heading: str, description: str, outcome: str, gives_way: int = 1
-) -> Metric:
+def _accuracy(name: str, heading: str, description: str, outcome: str) -> Metric:
     """Return a metric of accuracy, which does not vary."""
     return Metric(
         name=name,
@@ -62,7 +60,7 @@ def _accuracy(
         gated=True,
         outcome=outcome,
         own=True,
-        shown=Shown(digits=4, gives_way=gives_way),
+        shown=Shown(digits=4, gives_way=1),
     )
 
 

@@ -25,7 +25,7 @@ from skymark.suites.clip.encoding.batches import (
 )
 from skymark.suites.clip.encoding.loading import LoadedModel
 from skymark.suites.clip.encoding.text_tail import Shortened, can_drop, kept_positions, lengths_of
-from skymark.suites.clip.encoding.timed import Timed, timed
+from skymark.suites.clip.encoding.timed import DeviceSpan, HostSpan, timed
 from skymark.suites.clip.pixels.preprocessing import PixelMap
 from skymark.suites.clip.specification import Precision
 
@@ -84,7 +84,7 @@ class ImageBatch(NamedTuple):
     """Features that a device may still be computing, and their time."""
 
     features: Any
-    span: Timed
+    span: HostSpan | DeviceSpan
 
 
 class Encoder:

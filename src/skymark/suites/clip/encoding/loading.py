@@ -155,15 +155,10 @@ def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
         UnknownNameError: open_clip has no such tag of the architecture.
         UsageError: the tag's weights do not fit the architecture's activation.
     """
-    import open_clip
-
     tag = model.weights.tag
     if tag is None:
         return {}
-    found: dict[str, Any] = open_clip.get_pretrained_cfg(model.architecture, tag)
-    if not found:
-        known = open_clip.list_pretrained_tags_by_model(model.architecture)
-        raise UnknownNameError(f"weights of {model.architecture}", tag, known)
+    found = _settings_of_tag(model.architecture, tag)
     has, wants = (bool(one.get("quick_gelu", False)) for one in (configuration, found))
     if has != wants:
         plain = model.architecture.removesuffix("-quickgelu")
@@ -172,6 +167,21 @@ def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
             f"{model.architecture}:{tag} would be scored with the wrong activation: its weights "
             f"were trained {'with' if wants else 'without'} QuickGELU; use {better}:{tag}"
         )
+    return found
+
+
+def _settings_of_tag(architecture: str, tag: str) -> dict[str, Any]:
+    """Return open_clip's settings of a tag.
+
+    Raises:
+        UnknownNameError: the architecture has no such tag.
+    """
+    import open_clip
+
+    found: dict[str, Any] = open_clip.get_pretrained_cfg(architecture, tag)
+    if not found:
+        known = open_clip.list_pretrained_tags_by_model(architecture)
+        raise UnknownNameError(f"weights of {architecture}", tag, known)
     return found
 
 
@@ -304,16 +314,10 @@ def family_settings(model: Model) -> dict[str, Any]:
     Raises:
         UnknownNameError: open_clip has no such tag of the architecture.
     """
-    import open_clip
-
     tag = model.weights.preprocessing_of
-    if tag in {None, OPEN_CLIP_DEFAULT}:
+    if tag is None or tag == OPEN_CLIP_DEFAULT:
         return {}
-    found: dict[str, Any] = open_clip.get_pretrained_cfg(model.architecture, tag)
-    if not found:
-        known = open_clip.list_pretrained_tags_by_model(model.architecture)
-        raise UnknownNameError(f"weights of {model.architecture}", str(tag), known)
-    return found
+    return _settings_of_tag(model.architecture, tag)
 
 
 def load_model(model: Model, device: Any, seed: int) -> LoadedModel:

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from skymark.model.record import Resources
 
 
-class Timed(Protocol):
-    """A span of work; reading `ns` waits for its end."""
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-
-    @property
-    def ns(self) -> int:
-        """Time in nanoseconds."""
-
-
-def timed(device: Any) -> Timed:
-    """Return a span for work on a device."""
+def timed(device: Any) -> HostSpan | DeviceSpan:
+    """Return a span for work on a device; reading its `ns` waits for the end of the work."""
     return DeviceSpan(device) if device.type == "cuda" else HostSpan()
 
 

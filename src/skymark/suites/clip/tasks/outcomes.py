@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -92,11 +91,6 @@ def parts_of_texts(hits: Floats, image_of_text: Floats, images: int) -> Floats:
     """
     found: Floats = np.bincount(image_of_text, hits, images) * images / len(hits)
     return found
-
-
-def as_column(values: Floats | Sequence[float]) -> tuple[float, ...]:
-    """Return values as a column of the samples."""
-    return tuple(np.asarray(values, np.float64).tolist())
 
 
 def pseudo_values_of_precision(scores: Floats, relevant: Floats) -> Floats:
