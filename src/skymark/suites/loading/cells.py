@@ -16,7 +16,7 @@ from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
 from skymark.model.record import Cause, Cell, Setting, Status
 from skymark.suites.loading.adapter import OTHER_IMAGES, Adapter
-from skymark.suites.loading.delivery.framework import REACHED
+from skymark.suites.loading.delivery.framework import REACHED, FrameworkName
 from skymark.suites.loading.drives.stream import epoch_batches
 from skymark.suites.loading.options import read_settings
 from skymark.suites.loading.registry import (
@@ -184,6 +184,13 @@ def planned_cell(
     reference = reference_of(cell)
     cls, adapter = scenario_class(cell.scenario), adapter_class(reference)
     specification = LoadingSpecification.of(cell)
+    reason = (
+        refused_abilities(cls, adapter, cell.axes, cell.settings)
+        or refused_delivery(adapter, cell.settings, platform)
+        or refused_step(cls, adapter, cell.settings, platform)
+        or refused_workers(adapter, bind_scenario(cell), cell.settings)
+        or refused_images(cls, adapter, specified.images)
+    )
     return PlannedCell(
         cell=cell,
         group=f"{reference} {cell.id}" if cls.own_process else reference,
@@ -191,11 +198,7 @@ def planned_cell(
         guess=guess(cell, effort),
         local_files=tuple(specification.local_files),
         data=specified.data,
-        refusal=refusal(cls, adapter, cell.axes, cell.settings)
-        or refused_delivery(adapter, cell.settings, platform)
-        or refused_step(cls, adapter, cell.settings, platform)
-        or refused_workers(adapter, bind_scenario(cell), cell.settings)
-        or refused_images(cls, adapter, specified.images),
+        refusal=reason and (Status.UNSUPPORTED, reason),
     )
 
 
@@ -279,21 +282,21 @@ def specification_of(
     )
 
 
-def refusal(
+def refused_abilities(
     cls: type[Scenario],
     adapter: type[Adapter],
     axes: Mapping[str, Setting],
     settings: Mapping[str, Setting],
-) -> tuple[Status, Cause] | None:
+) -> Cause | None:
     """Return the reason why a cell cannot run: the abilities that the adapter lacks."""
     if adapter.native_only and cls.id not in adapter.native:
-        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.native_only)
+        return Cause(kind="lacks-ability", message=adapter.native_only)
     if adapter.media_only and not cls.encoded_media:
-        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message=adapter.media_only)
+        return Cause(kind="lacks-ability", message=adapter.media_only)
     if reasons := adapter.lacks(cls.requirements(axes)):
-        return Status.UNSUPPORTED, Cause(kind="lacks-ability", message="; ".join(reasons))
+        return Cause(kind="lacks-ability", message="; ".join(reasons))
     if (format := settings.get("format")) is not None and format not in adapter.formats:
-        return Status.UNSUPPORTED, Cause(
+        return Cause(
             kind="lacks-format",
             message=f"{adapter.name} does not read the format {format!r}",
             action=f"choose from {', '.join(adapter.formats)}",
@@ -303,29 +306,26 @@ def refusal(
 
 def refused_images(
     cls: type[Scenario], adapter: type[Adapter], kinds: frozenset[str]
-) -> tuple[Status, Cause] | None:
+) -> Cause | None:
     """Return the reason against an adapter's own decoder for some kinds of images, if any."""
     if (reason := adapter.undecoded(cls.id, kinds)) is None:
         return None
-    return Status.UNSUPPORTED, Cause(kind="lacks-decoder", message=reason, action=OTHER_IMAGES)
+    return Cause(kind="lacks-decoder", message=reason, action=OTHER_IMAGES)
 
 
 def refused_delivery(
     adapter: type[Adapter], settings: Mapping[str, Setting], platform: Platform
-) -> tuple[Status, Cause] | None:
+) -> Cause | None:
     """Return the reason why an adapter cannot deliver to a platform's accelerator, if requested."""
-    name = adapter.framework
     if settings.get("deliver") != "device" or reaches(adapter, platform):
         return None
-    if name is None:
+    if adapter.framework is None:
         lacking = (
             f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
         )
-    elif platform not in REACHED[name]:
-        lacking = f"the framework in its venv is {name}, which reaches no {platform}"
     else:
-        lacking = only_elsewhere(adapter)
-    return Status.UNSUPPORTED, Cause(
+        lacking = unreached(adapter, adapter.framework, platform)
+    return Cause(
         kind="lacks-framework",
         message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
         action="measure it with --deliver host",
@@ -356,22 +356,22 @@ def reaches(adapter: type[Adapter], platform: Platform) -> bool:
     return name is not None and platform in REACHED[name]
 
 
-def only_elsewhere(adapter: type[Adapter]) -> str:
-    """Return the platforms for which an adapter's venv has its framework, in words."""
+def unreached(adapter: type[Adapter], name: FrameworkName, platform: Platform) -> str:
+    """Return why an adapter's framework does not reach a platform, in words."""
+    if platform not in REACHED[name]:
+        return f"the framework in its venv is {name}, which reaches no {platform}"
     platforms = " or ".join(sorted(adapter.framework_platforms))
-    return f"its venv has {adapter.framework} on machines with a {platforms} only"
+    return f"its venv has {name} on machines with a {platforms} only"
 
 
 def refused_workers(
     adapter: type[Adapter], scenario: Scenario, settings: Mapping[str, Setting]
-) -> tuple[Status, Cause] | None:
+) -> Cause | None:
     """Return the reason why an adapter's workers cannot share a scenario's data, if any."""
     workers = read_settings(settings)[0].workers
     if (reason := adapter.cannot_share(scenario, workers)) is None:
         return None
-    return Status.UNSUPPORTED, Cause(
-        kind="uneven-shares", message=reason, action="set another --workers"
-    )
+    return Cause(kind="uneven-shares", message=reason, action="set another --workers")
 
 
 def refused_step(
@@ -379,19 +379,19 @@ def refused_step(
     adapter: type[Adapter],
     settings: Mapping[str, Setting],
     platform: Platform,
-) -> tuple[Status, Cause] | None:
+) -> Cause | None:
     """Return the reason why an adapter cannot train on a scenario's batches, if requested."""
     kind = read_settings(settings)[0].step_kind
     if kind is None:
         return None
     if "jax" in cls.needs:
-        return Status.UNSUPPORTED, Cause(
+        return Cause(
             kind="lacks-step",
             message=f"{cls.id} divides its batches among devices, and a step is of one device",
             action="measure it with --think-time-ms",
         )
     if kind.network in IMAGE_NETWORKS and not cls.images:
-        return Status.UNSUPPORTED, Cause(
+        return Cause(
             kind="lacks-step",
             message=f"{kind.network} is trained on images, and {cls.id} delivers none",
             action="measure it with --step mlp:MS",
@@ -404,11 +404,9 @@ def refused_step(
         lacking = f"no framework in its venv that has a training step: {trained_by}"
     elif name not in TRAINED_BY:
         lacking = f"the framework in its venv is {name}, which has no training step here"
-    elif platform not in REACHED[name]:
-        lacking = f"the framework in its venv is {name}, which reaches no {platform}"
     else:
-        lacking = only_elsewhere(adapter)
-    return Status.UNSUPPORTED, Cause(
+        lacking = unreached(adapter, name, platform)
+    return Cause(
         kind="lacks-framework",
         message=f"{adapter.name} cannot make the step {kind.network}: {lacking}",
         action="measure it with --think-time-ms",

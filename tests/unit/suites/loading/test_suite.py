@@ -13,13 +13,17 @@ import pytest
 from skymark.model.errors import ChangedSincePlanError, UnknownNameError, UsageError
 from skymark.model.machine import platform_of
 from skymark.model.plan import Selection
-from skymark.model.record import Status
 from skymark.resources import REQUIREMENTS, requirement_text
 from skymark.suite.registry import suites
 from skymark.suites.loading.adapter import ABILITIES, ADAPTERS, Abilities, Adapter, LoadingJob
 from skymark.suites.loading.adapters.dali import DaliLoader
 from skymark.suites.loading.bench import AdapterBench
-from skymark.suites.loading.cells import axis_points, check_axes, refusal, scenario_variants
+from skymark.suites.loading.cells import (
+    axis_points,
+    check_axes,
+    refused_abilities,
+    scenario_variants,
+)
 from skymark.suites.loading.registry import adapters, bind_scenario, scenario_class, scenarios
 from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.storage import Storage
@@ -202,18 +206,17 @@ class Poor(Adapter):
         raise NotImplementedError
 
 
-def test_a_lacking_ability_makes_the_cell_unsupported_with_the_adapters_reason():
+def test_a_lacking_ability_is_refused_with_the_adapters_reason():
     dist = scenario_class("DIST-1")
     axes = {name: values[-1] for name, values in dist.axis_values.items()}
-    status, cause = refusal(dist, Poor, axes, {})
-    assert status is Status.UNSUPPORTED
+    cause = refused_abilities(dist, Poor, axes, {})
     assert cause.kind == "lacks-ability"
     assert Poor.abilities.reasons["shard"] in cause.message
 
 
 def test_a_lacking_ability_without_a_reason_is_told_in_words():
     nlp = scenario_class("NLP-2")
-    _, cause = refusal(nlp, Poor, {}, {})
+    cause = refused_abilities(nlp, Poor, {}, {})
     lacking = nlp.requirements({}) - Poor.abilities
     assert lacking
     for ability in lacking:
@@ -226,9 +229,8 @@ def test_an_adapter_of_operators_alone_does_no_other_scenario():
         native: ClassVar = frozenset({"CV-1"})
         native_only: ClassVar = "it has operators for images only"
 
-    assert refusal(scenario_class("CV-1"), Native, {}, {}) is None
-    status, cause = refusal(scenario_class("TAB-1"), Native, {}, {})
-    assert status is Status.UNSUPPORTED
+    assert refused_abilities(scenario_class("CV-1"), Native, {}, {}) is None
+    cause = refused_abilities(scenario_class("TAB-1"), Native, {}, {})
     assert (cause.kind, cause.message) == ("lacks-ability", Native.native_only)
 
 
@@ -237,9 +239,8 @@ def test_an_adapter_of_media_alone_reads_no_rows_of_numbers():
         abilities: ClassVar = frozenset(ABILITIES)
         media_only: ClassVar = "it reads images only"
 
-    assert refusal(scenario_class("CV-1"), Media, {}, {}) is None
-    status, cause = refusal(scenario_class("TAB-1"), Media, {}, {})
-    assert status is Status.UNSUPPORTED
+    assert refused_abilities(scenario_class("CV-1"), Media, {}, {}) is None
+    cause = refused_abilities(scenario_class("TAB-1"), Media, {}, {})
     assert (cause.kind, cause.message) == ("lacks-ability", Media.media_only)
 
 
@@ -248,9 +249,8 @@ def test_a_format_that_the_adapter_does_not_read_is_unsupported():
         abilities: ClassVar = frozenset(ABILITIES)
 
     tab = scenario_class("TAB-1")
-    assert refusal(tab, Able, {}, {"format": "tar"}) is None
-    status, cause = refusal(tab, Able, {}, {"format": "parquet"})
-    assert status is Status.UNSUPPORTED
+    assert refused_abilities(tab, Able, {}, {"format": "tar"}) is None
+    cause = refused_abilities(tab, Able, {}, {"format": "parquet"})
     assert "'parquet'" in cause.message
     assert cause.action == "choose from tar"
 
