@@ -7,12 +7,25 @@ functions, because planning reads the table's scenarios.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from skymark.model.errors import UsageError
 
+if TYPE_CHECKING:
+    from skymark.suites.loading.dataset.canonical import Array, Dataset
+
 Operators = TypeVar("Operators")
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+Draw = Callable[[Any, "Dataset", int], "dict[str, Array]"]
+"""Function of scenario, data and epoch that returns the steps' tables ``[elements, ...]``."""
+
+
+def drawn_as_they_are(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
+    """Return the scenario's own tables."""
+    del dataset
+    table: dict[str, Array] = scenario.table(epoch)
+    return table
 
 
 class OperatorTable(dict[str, Operators]):

@@ -13,7 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.adapter import Loader, LoadingJob, adapter, all_but
-from skymark.suites.loading.adapters.pytorch import OF_STREAMS, InDataLoader, SharedWork
+from skymark.suites.loading.adapters.pytorch import (
+    OF_STREAMS,
+    InDataLoader,
+    SharedWork,
+    end_workers,
+)
 from skymark.suites.loading.element_streams import bucket_of
 
 if TYPE_CHECKING:
@@ -141,9 +146,7 @@ class EnergonLoader(Loader):
 
     def close(self) -> None:
         """End the workers."""
-        iterator = self.loader._iterator  # noqa: SLF001 - PyTorch has no public way
-        if iterator is not None:
-            iterator._shutdown_workers()  # noqa: SLF001
+        end_workers(self.loader)
 
 
 @adapter

@@ -20,6 +20,7 @@ from skymark.suites.loading.adapter import (
     adapter,
     all_but,
 )
+from skymark.suites.loading.adapters.pytorch import SharedWork
 from skymark.suites.loading.devices import JAX, TORCH_FOR_CUDA12
 from skymark.suites.loading.scenario import Scenario
 
@@ -31,20 +32,17 @@ class ElementsByIndex:
     """The methods of a Dataset: length, and elements by index, one or many."""
 
     def __init__(self, job: LoadingJob) -> None:
-        from multiprocessing import Value
-
-        self.job = job
         self.reader = job.reader()
-        self.current = Value("q", 0, lock=False)  # tells the epoch to workers that live on
+        self.work = SharedWork(job)
 
     def __len__(self) -> int:
-        return len(self.job.dataset)
+        return len(self.work.job.dataset)
 
     def __getitem__(self, index: Any) -> Any:
-        job, reader, epoch = self.job, self.reader, self.current.value
+        work, reader = self.work, self.reader
         if isinstance(index, int):
-            return job.transform(reader[index], epoch)
-        return job.collate([job.transform(reader[one], epoch) for one in index.tolist()])
+            return work.transformed(reader[index])
+        return work.job.collate([work.transformed(reader[one]) for one in index.tolist()])
 
 
 def backend_of(job: LoadingJob) -> str:
@@ -92,7 +90,7 @@ class JaxDataLoaderLoader(Loader):
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of NumPy arrays, in an order drawn from the epoch's seed."""
         job, seed = self.job, self.job.shuffle_seed(epoch)
-        self.dataset.current.value = epoch
+        self.dataset.work.epoch = epoch
         if self.backend == "pytorch":
             self.generator.manual_seed(seed)
         else:

@@ -29,6 +29,7 @@ from skymark.suites.loading.adapters.pytorch import (
     InDataLoader,
     SharedWork,
     bucket_loader,
+    end_workers,
     worker_settings,
     worker_share,
 )
@@ -205,9 +206,7 @@ class LitDataLoader(Loader):
 
     def close(self) -> None:
         """End the workers; to drop the loader is not enough, as its iterator holds it."""
-        iterator = self.loader._iterator  # noqa: SLF001 - PyTorch has no public way
-        if iterator is not None:
-            iterator._shutdown_workers()  # noqa: SLF001
+        end_workers(self.loader)
 
 
 @adapter

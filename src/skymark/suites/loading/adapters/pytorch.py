@@ -96,6 +96,13 @@ def bucket_loader(
     return loader(Batches(elements, job), batch_size=None, collate_fn=tensors, **settings)
 
 
+def end_workers(loader: Any) -> None:
+    """End a DataLoader's workers now, which its iterator has until it is dropped itself."""
+    iterator = loader._iterator  # noqa: SLF001 - PyTorch has no public way
+    if iterator is not None:
+        iterator._shutdown_workers()  # noqa: SLF001
+
+
 def worker_share() -> tuple[int, int]:
     """Return the number of this worker, and of how many; the only one where there is none."""
     from torch.utils.data import get_worker_info

@@ -52,21 +52,9 @@ class Stages(SharedWork):
         shuffled: Iterable[Any] = webdataset.shuffle(size, seed=seed)(iter(source))
         return shuffled if self.job.shuffle else source
 
-    def shuffled_shards(self, source: Iterable[Any]) -> Iterable[Any]:
-        """Shuffle whole shards, alike on every worker and rank, before they are shared out."""
-        return self.shuffled(source, SHARD_BUFFER)
-
-    def shuffled_elements(self, source: Iterable[Any]) -> Iterable[Any]:
-        """Shuffle undecoded elements."""
-        return self.shuffled(source, ELEMENT_BUFFER)
-
     def of_sample(self, sample: dict[str, Any]) -> Element:
         """Turn the members of one key into an element, and apply the scenario's work."""
         return self.transformed(self.members.read(sample["__key__"], sample))
-
-    def bucketed(self, elements: Iterable[Element]) -> Iterator[Batch]:
-        """Batch elements of similar length."""
-        return batches_of(elements, self.job)
 
     def mixed(self, batch: Batch) -> Batch:
         """Apply the scenario's batch-level work."""
@@ -127,18 +115,19 @@ class WebDatasetLoader(Loader):
         batched = wds.batched(job.batch_size, collation_fn=job.collate, partial=not job.drop_last)
         undecoded = [
             wds.SimpleShardList(shards),
-            stages.shuffled_shards,
+            # Alike on every worker and rank, before they are shared out.
+            partial(stages.shuffled, size=SHARD_BUFFER),
             stages.of_rank,
             wds.split_by_worker,
             wds.tarfile_to_samples(),
-            stages.shuffled_elements,
+            partial(stages.shuffled, size=ELEMENT_BUFFER),
         ]
         if (mixture := job.scenario.mixture) is not None:
             undecoded = [MixedSources(stages, mixture, shards)]
         pipeline = wds.DataPipeline(
             *undecoded,
             wds.map(stages.of_sample),
-            stages.bucketed if job.scenario.bucket_boundaries else batched,
+            partial(batches_of, job=job) if job.scenario.bucket_boundaries else batched,
             wds.map(stages.mixed) if job.scenario.mixes else None,
         )
         self.loader = wds.WebLoader(pipeline, batch_size=None, **worker_settings(job))

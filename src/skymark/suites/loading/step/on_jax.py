@@ -240,7 +240,7 @@ class ImageStep(JaxStep):
         }[network]
         self.images = tuple(images)
         self._kind = jnp.float32 if platform == HOST else jnp.bfloat16
-        self._flops_per_image = FLOPS_PER_IMAGE[network]
+        self.flops_per_image = FLOPS_PER_IMAGE[network]
         super().__init__(platform, number, make, partial(first_class_loss, scores))
         if platform != HOST:
             self.peak_flops_per_s = peak_flops_per_s(self.framework.device.device_kind)
@@ -252,10 +252,6 @@ class ImageStep(JaxStep):
         if images.shape[1:3] != (IMAGE_SIDE, IMAGE_SIDE):
             images = jax.image.resize(images, (len(images), IMAGE_SIDE, IMAGE_SIDE, 3), "bilinear")
         return jax.block_until_ready(images)
-
-    def flops(self, inputs: Any) -> int:
-        """Return the operations for all images, forward and backward."""
-        return len(inputs) * self._flops_per_image
 
 
 def first_class_loss(scores: Loss, weights: Any, images: Any) -> Any:

@@ -223,7 +223,7 @@ class ImageStep(TorchStep):
         self.as_graph = as_graph and self.framework.cuda
         self._recorded: dict[int, Recorded] = {}
         self._pool: Any = None
-        self._flops_per_image = FLOPS_PER_IMAGE[network]
+        self.flops_per_image = FLOPS_PER_IMAGE[network]
         if self.framework.cuda:
             self.network = self.network.to(memory_format=torch.channels_last)
             self.peak_flops_per_s = peak_flops_per_s(torch.cuda.get_device_name(self.device))
@@ -254,10 +254,6 @@ class ImageStep(TorchStep):
             return self.timed(partial(self._train, inputs))
         recorded.inputs.copy_(inputs)
         return self.timed(recorded.repeat)
-
-    def flops(self, inputs: torch.Tensor) -> int:
-        """Return the operations for all images, forward and backward."""
-        return len(inputs) * self._flops_per_image
 
     def record(self, images: torch.Tensor) -> Recorded:
         """Record a step as a CUDA graph, as PyTorch's notes on CUDA have it.

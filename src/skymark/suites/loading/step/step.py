@@ -28,6 +28,8 @@ class Step(ABC):
     the step's own, as on the CPU."""
     peak_flops_per_s: float | None = None
     """Peak of the device, in the network's precision; None if unknown."""
+    flops_per_image: int = 0
+    """Floating-point operations, forward and backward; 0 where they are not counted."""
 
     framework: Framework
 
@@ -59,8 +61,7 @@ class Step(ABC):
 
     def flops(self, inputs: Any) -> int:
         """Return the floating-point operations of a step; 0 where they are not counted."""
-        del inputs
-        return 0
+        return len(inputs) * self.flops_per_image
 
 
 Network = Literal["resnet50", "vit_b16", "mlp"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
-from skymark.suites.loading.operators import OperatorTable
+from skymark.suites.loading.operators import Draw, OperatorTable, drawn_as_they_are
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset
@@ -21,15 +21,6 @@ Tensors = dict[str, Any]
 Step = Callable[[Tensors], Tensors]
 Tables = Mapping[str, Any]
 Factory = Callable[[Any, Tables], tuple[Step, ...]]
-Draw = Callable[[Any, "Dataset", int], "dict[str, Array]"]
-"""Function of scenario, data and epoch that returns the tables for the steps."""
-
-
-def drawn_as_they_are(scenario: Any, dataset: Dataset, epoch: int) -> dict[str, Array]:
-    """Return the scenario's own tables."""
-    del dataset
-    table: dict[str, Array] = scenario.table(epoch)
-    return table
 
 
 @dataclass(frozen=True)
