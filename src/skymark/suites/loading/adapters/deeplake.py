@@ -109,6 +109,9 @@ def opened(job: LoadingJob) -> Any:
 class Rows(MapStyleElements):
     """Rows of a dataset, opened where they are used: an open one cannot be sent to a worker."""
 
+    start_method: ClassVar = "forkserver"
+    preloaded: ClassVar = ("torch.utils.data", __name__)
+
     def open(self) -> None:
         """Note whether Deep Lake decodes the images."""
         self.decodes = self.job.scenario.id in DECODED
@@ -153,14 +156,6 @@ class Rows(MapStyleElements):
         """Read elements at once, and transform one after another."""
         epoch = self.work.epoch
         return [self.transform(element, epoch) for element in self.read(indices)]
-
-
-class WorkersLoader(PyTorchLoader):
-    """One DataLoader of rows, whose workers a fork server starts."""
-
-    elements: ClassVar = Rows
-    start_method: ClassVar = "forkserver"
-    preloaded: ClassVar = ("torch.utils.data", __name__)
 
 
 class DeepLakeLoader(Loader):
@@ -279,4 +274,4 @@ class DeepLake(Adapter):
         """Return the DataLoader, or the pool of threads."""
         execution = self.execution(job)
         in_processes = execution.model == "processes" and execution.workers
-        return WorkersLoader(job) if in_processes else DeepLakeLoader(job)
+        return PyTorchLoader(job, Rows) if in_processes else DeepLakeLoader(job)

@@ -109,12 +109,6 @@ class Rows(MapStyleElements):
         return rows_of_table(table, self.job.dataset.columns)
 
 
-class WorkersLoader(PyTorchLoader):
-    """A `Dataset` in a DataLoader, whose workers live on from epoch to epoch."""
-
-    elements: ClassVar = Rows
-
-
 class TableLoader(HuggingFaceLoader):
     """A `Dataset` that is read in the calling thread."""
 
@@ -244,4 +238,4 @@ class HuggingFaceDatasets(InDataLoader):
         """Return a stream, or a table that workers read if there are any."""
         if job.format in {"tar", "http-tar"}:
             return StreamLoader(job)
-        return WorkersLoader(job) if self.execution(job).workers else TableLoader(job)
+        return PyTorchLoader(job, Rows) if self.execution(job).workers else TableLoader(job)

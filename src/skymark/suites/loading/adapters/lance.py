@@ -12,12 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.suites.loading.adapter import adapter, all_but
-from skymark.suites.loading.adapters.pytorch import (
-    BY_SAMPLER,
-    InDataLoader,
-    MapStyleElements,
-    PyTorchLoader,
-)
+from skymark.suites.loading.adapters.pytorch import BY_SAMPLER, ByIndex, MapStyleElements
 from skymark.suites.loading.storage_formats import TABLE_IN_BUCKET
 
 if TYPE_CHECKING:
@@ -30,6 +25,9 @@ OVER_HTTP = "http-lance"
 
 class Rows(MapStyleElements):
     """Rows of a Lance dataset, which is opened where it is used: it cannot be sent to a worker."""
+
+    start_method: ClassVar = "forkserver"
+    preloaded: ClassVar = ("pyarrow", "torch.utils.data", __name__)
 
     def open(self) -> None:
         """Name the data, and note how to reach it."""
@@ -62,16 +60,8 @@ def client_of(url: str) -> dict[str, str]:
     }
 
 
-class LanceLoader(PyTorchLoader):
-    """One DataLoader of rows, whose workers a fork server starts."""
-
-    elements: ClassVar = Rows
-    start_method: ClassVar = "forkserver"
-    preloaded: ClassVar = ("pyarrow", "torch.utils.data", __name__)
-
-
 @adapter
-class Lance(InDataLoader):
+class Lance(ByIndex):
     """`lance.dataset(…).take` in a DataLoader, torchdata's where positions are to be saved."""
 
     slug: ClassVar = "lance"
@@ -81,7 +71,7 @@ class Lance(InDataLoader):
     requirements: ClassVar = ("pylance", "torch", "torchdata", "pyarrow")
     homepage: ClassVar = "https://lance.org"
     guide: ClassVar = "https://lance.org/integrations/pytorch"
-    loader: ClassVar = LanceLoader
+    elements: ClassVar = Rows
     abilities: ClassVar = all_but(
         {
             **BY_SAMPLER,

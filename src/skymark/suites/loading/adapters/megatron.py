@@ -14,7 +14,7 @@ dataset is made. Each source is read again and again, in a shuffled order of its
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -186,14 +186,12 @@ class MegatronLoader(SkippingLoader, PyTorchLoader):
     keys: ClassVar = Unconsumed
     sampler: Unconsumed
 
-    def dataset(self) -> MapStyleElements:
-        """Return the sequences, or the blend of several sources."""
-        mixture = self.work.job.scenario.mixture
-        return Sequences(self.work) if mixture is None else Blend(self.work, mixture)
+    def __init__(self, job: LoadingJob) -> None:
+        mixture = job.scenario.mixture
+        super().__init__(job, Sequences if mixture is None else partial(Blend, mixture=mixture))
 
-    def loader_class(self, job: LoadingJob) -> Any:
+    def loader_class(self) -> Any:
         """Return PyTorch's DataLoader, which need not know of positions."""
-        del job
         from torch.utils.data import DataLoader
 
         return DataLoader

@@ -114,6 +114,11 @@ def worker_share() -> tuple[int, int]:
 class MapStyleElements:
     """Map-style dataset of transformed elements."""
 
+    start_method: ClassVar[str | None] = None
+    """Of worker processes that read them; None for Python's own."""
+    preloaded: ClassVar[tuple[str, ...]] = ()
+    """Modules that workers of a fork server have from the start."""
+
     def __init__(self, work: SharedWork) -> None:
         self.job = work.job
         self.work = work
@@ -130,6 +135,10 @@ class MapStyleElements:
     def __getitems__(self, indices: list[int]) -> list[Element]:
         """Return the transformed elements of a batch, as DataLoader asks for them."""
         return [self.work.transformed(element) for element in self.read(indices)]
+
+    def collated(self, elements: list[Any]) -> dict[str, Any]:
+        """Make a batch of elements, in a worker."""
+        return self.work.collated(elements)
 
 
 class EpochSampler:
@@ -174,24 +183,21 @@ class Share:
 class PyTorchLoader(Loader):
     """One DataLoader whose workers live on from epoch to epoch."""
 
-    elements: ClassVar[type[MapStyleElements]] = MapStyleElements
     keys: ClassVar[type[EpochSampler]] = EpochSampler
-    start_method: ClassVar[str | None] = None
-    """Of worker processes; None for Python's own."""
-    preloaded: ClassVar[tuple[str, ...]] = ()
-    """Modules that workers of a fork server have from the start."""
 
-    def __init__(self, job: LoadingJob) -> None:
+    def __init__(
+        self, job: LoadingJob, make_elements: Callable[[SharedWork], MapStyleElements]
+    ) -> None:
         from multiprocessing import set_forkserver_preload
 
-        if self.preloaded:
-            set_forkserver_preload([*self.preloaded])
         self.work = SharedWork(job)
         self.sampler = self.keys(self.work)
-        elements = self.dataset()
+        elements = make_elements(self.work)
+        if elements.preloaded:
+            set_forkserver_preload([*elements.preloaded])
         make = partial(
-            self.loader_class(job),
-            multiprocessing_context=self.start_method if job.workers else None,
+            self.loader_class(),
+            multiprocessing_context=elements.start_method if job.workers else None,
             **worker_settings(job),
         )
         if job.scenario.bucket_boundaries:
@@ -201,28 +207,20 @@ class PyTorchLoader(Loader):
                 elements,
                 batch_size=job.batch_size,
                 sampler=self.sampler,
-                collate_fn=self.collate_fn(job),
+                collate_fn=elements.collated,
                 drop_last=job.drop_last,
             )
 
-    def dataset(self) -> MapStyleElements:
-        """Return the map-style dataset."""
-        return self.elements(self.work)
-
-    def loader_class(self, job: LoadingJob) -> Any:
+    def loader_class(self) -> Any:
         """Return DataLoader, or torchdata's replacement where positions are to be saved."""
-        if "checkpoint" in job.scenario.requirements(job.scenario.axes):
+        scenario = self.work.job.scenario
+        if "checkpoint" in scenario.requirements(scenario.axes):
             from torchdata.stateful_dataloader import StatefulDataLoader
 
             return StatefulDataLoader
         from torch.utils.data import DataLoader
 
         return DataLoader
-
-    def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], dict[str, Any]]:
-        """Return the function that makes a batch of elements, to be sent to workers."""
-        del job
-        return self.work.collated
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Iterate over batches of tensors."""
@@ -258,8 +256,18 @@ class InDataLoader(Adapter):
         return f"torch.utils.data.DataLoader(..., num_workers={workers}{more})"
 
 
+class ByIndex(InDataLoader):
+    """An adapter of a library whose elements a DataLoader takes by their indices."""
+
+    elements: ClassVar[type[MapStyleElements]] = MapStyleElements
+
+    def open(self, job: LoadingJob) -> Loader:
+        """Return the DataLoader of the elements."""
+        return PyTorchLoader(job, self.elements)
+
+
 @adapter
-class PyTorch(InDataLoader):
+class PyTorch(ByIndex):
     """`torch.utils.data.DataLoader`, or torchdata's StatefulDataLoader to save positions."""
 
     slug: ClassVar = "pytorch"
@@ -269,6 +277,5 @@ class PyTorch(InDataLoader):
     requirements: ClassVar = ("torch", "torchdata", "pyarrow")
     homepage: ClassVar = "https://pytorch.org/docs/stable/data.html"
     guide: ClassVar = "https://docs.pytorch.org/docs/stable/data.html"
-    loader: ClassVar = PyTorchLoader
     abilities: ClassVar = all_but(BY_SAMPLER)
     formats: ClassVar = ("files", "canonical", "memory", "tar", "parquet", "http")

@@ -16,9 +16,8 @@ from skymark.suites.loading.adapter import adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     NO_JAX,
     NO_TORCHDATA,
-    InDataLoader,
+    ByIndex,
     MapStyleElements,
-    PyTorchLoader,
 )
 from skymark.suites.loading.storage_formats import BUCKET
 
@@ -77,14 +76,8 @@ def content(reader: Any) -> bytes:
     return data
 
 
-class BucketLoader(PyTorchLoader):
-    """One DataLoader of the objects of a bucket."""
-
-    elements: ClassVar = Objects
-
-
 @adapter
-class S3TorchConnector(InDataLoader):
+class S3TorchConnector(ByIndex):
     """`s3torchconnector.S3MapDataset` in a DataLoader."""
 
     slug: ClassVar = "s3torchconnector"
@@ -94,7 +87,7 @@ class S3TorchConnector(InDataLoader):
     requirements: ClassVar = ("s3torchconnector", "torch")
     homepage: ClassVar = "https://awslabs.github.io/s3-connector-for-pytorch"
     guide: ClassVar = "https://github.com/awslabs/s3-connector-for-pytorch#readme"
-    loader: ClassVar = BucketLoader
+    elements: ClassVar = Objects
     abilities: ClassVar = all_but(
         {
             **NO_JAX,

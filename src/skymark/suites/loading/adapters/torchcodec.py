@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.model.errors import LibraryAbsentError
 from skymark.suites.loading.adapter import adapter
-from skymark.suites.loading.adapters.pytorch import InDataLoader
+from skymark.suites.loading.adapters.pytorch import ByIndex
 from skymark.suites.loading.adapters.torchvision import (
     OperatedElements,
-    OperatedLoader,
     Operators,
     Tensors,
     Torchvision,
@@ -90,14 +89,8 @@ class Media(OperatedElements):
     operators: ClassVar = OPERATORS
 
 
-class MediaLoader(OperatedLoader):
-    """One DataLoader of clips or sounds."""
-
-    elements: ClassVar = Media
-
-
 @adapter
-class TorchCodec(InDataLoader):
+class TorchCodec(ByIndex):
     """`torch.utils.data.DataLoader` over `torchcodec.decoders`."""
 
     slug: ClassVar = "torchcodec"
@@ -110,7 +103,7 @@ class TorchCodec(InDataLoader):
         "https://meta-pytorch.org/torchcodec/stable/generated_examples/decoding/"
         "performance_tips.html"
     )
-    loader: ClassVar = MediaLoader
+    elements: ClassVar = Media
     abilities: ClassVar = Torchvision.abilities
     formats: ClassVar = Torchvision.formats
     acceleration: ClassVar = replace(

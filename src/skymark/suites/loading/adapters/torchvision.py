@@ -11,19 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from skymark.image_formats import PLAIN_KINDS
-from skymark.suites.loading.adapter import LoadingJob, adapter, all_but
+from skymark.suites.loading.adapter import adapter, all_but
 from skymark.suites.loading.adapters.pytorch import (
     BY_SAMPLER,
     NO_TORCHDATA,
-    InDataLoader,
+    ByIndex,
     MapStyleElements,
     PyTorch,
-    PyTorchLoader,
-    SharedWork,
 )
 from skymark.suites.loading.operators import OperatorTable
 
@@ -167,27 +164,16 @@ class OperatedElements(MapStyleElements):
             for index, element in zip(indices, self.read(indices), strict=True)
         ]
 
+    def collated(self, elements: list[Any]) -> Tensors:
+        """Stack the elements' fields, as DataLoader does by itself, and do the batch-level work."""
+        from torch.utils.data import default_collate
 
-def collate(work: SharedWork, on_batch: OnBatch | None, elements: list[Tensors]) -> Tensors:
-    """Stack the elements' fields, as DataLoader does by itself, and do the batch-level work."""
-    from torch.utils.data import default_collate
-
-    batch: Tensors = default_collate(elements)
-    if on_batch is None:
-        return batch
-    rows, scenario = batch["index"].numpy(), work.job.scenario
-    drawn = {name: column[rows] for name, column in scenario.table(work.epoch).items()}
-    return on_batch(scenario, batch, drawn)
-
-
-class OperatedLoader(PyTorchLoader):
-    """One DataLoader of such elements, whose workers live on from epoch to epoch."""
-
-    elements: ClassVar[type[OperatedElements]]
-
-    def collate_fn(self, job: LoadingJob) -> Callable[[list[Any]], Tensors]:
-        """Return the function that makes a batch of elements, to be sent to workers."""
-        return partial(collate, self.work, self.elements.operators[job.scenario.id].on_batch)
+        batch: Tensors = default_collate(elements)
+        scenario = self.job.scenario
+        if (on_batch := self.operators[scenario.id].on_batch) is None:
+            return batch
+        rows, table = batch["index"].numpy(), scenario.table(self.work.epoch)
+        return on_batch(scenario, batch, {name: column[rows] for name, column in table.items()})
 
 
 class Images(OperatedElements):
@@ -196,14 +182,8 @@ class Images(OperatedElements):
     operators: ClassVar = OPERATORS
 
 
-class ImageLoader(OperatedLoader):
-    """One DataLoader of images."""
-
-    elements: ClassVar = Images
-
-
 @adapter
-class Torchvision(InDataLoader):
+class Torchvision(ByIndex):
     """`torch.utils.data.DataLoader` over `torchvision.io` and `torchvision.transforms.v2`."""
 
     slug: ClassVar = "torchvision"
@@ -213,7 +193,7 @@ class Torchvision(InDataLoader):
     requirements: ClassVar = ("torch", "torchvision", "pyarrow")
     homepage: ClassVar = "https://docs.pytorch.org/vision"
     guide: ClassVar = "https://docs.pytorch.org/vision/stable/transforms.html"
-    loader: ClassVar = ImageLoader
+    elements: ClassVar = Images
     abilities: ClassVar = all_but({**BY_SAMPLER, **NO_TORCHDATA})
     formats: ClassVar = PyTorch.formats
     native: ClassVar = frozenset(OPERATORS)
