@@ -128,13 +128,13 @@ def zipf_tokens(random: np.random.Generator, count: int) -> Tokens:
     Returns:
         uint16 ``[count]``.
     """
-    drawn = np.searchsorted(_zipf_distribution(), random.random(count), side="right")
+    drawn = np.searchsorted(_zipf_distribution(END_OF_TEXT), random.random(count), side="right")
     return np.minimum(drawn, END_OF_TEXT - 1).astype(np.uint16)
 
 
 @cache
-def _zipf_distribution() -> npt.NDArray[np.float64]:
-    weights = 1 / (np.arange(END_OF_TEXT) + 2.7)
+def _zipf_distribution(words: int) -> npt.NDArray[np.float64]:
+    weights = 1 / (np.arange(words) + 2.7)
     return np.cumsum(weights / weights.sum())
 
 
@@ -247,8 +247,7 @@ def _texts(
     random: np.random.Generator, lengths: npt.NDArray[np.int64]
 ) -> Iterator[npt.NDArray[np.uint8]]:
     words = np.array([*WORDS, *_names(random)], object)
-    weights = 1 / (np.arange(len(WORDS)) + 2.7)
-    cumulated = np.cumsum(weights / weights.sum())
+    cumulated = _zipf_distribution(len(WORDS))
     for length in lengths.tolist():
         drawn = np.minimum(np.searchsorted(cumulated, random.random(length)), len(WORDS) - 1)
         is_name = random.random(length) < SHARE_OF_NAMES

@@ -182,19 +182,17 @@ def power_spectrogram(samples: Floats) -> Floats:
     return power
 
 
-def mel_bands(power: Floats) -> Floats:
-    """Sum a power spectrogram into mel bands, float32 ``[BANDS, frames]``."""
-    return _summed(power, slaney_mel, slaney_hertz)
+def mel_bands(power: Floats, bands: int = BANDS) -> Floats:
+    """Sum a power spectrogram into mel bands, float32 ``[bands, frames]``.
+
+    Fewer than `BANDS`, over the same range, are a mistake that the oracle recognises.
+    """
+    return _summed(power, slaney_mel, slaney_hertz, bands)
 
 
 def htk_bands(power: Floats) -> Floats:
     """Sum into bands of the HTK scale instead (a mistake the oracle recognises)."""
     return _summed(power, htk_mel, htk_hertz)
-
-
-def few_bands(power: Floats, bands: int) -> Floats:
-    """Sum into fewer bands over the same range (a mistake the oracle recognises)."""
-    return _summed(power, slaney_mel, slaney_hertz, bands)
 
 
 def _summed(power: Floats, to_mel: Scale, to_hertz: Scale, bands: int = BANDS) -> Floats:
@@ -279,7 +277,7 @@ def log_mel_stages(field: str) -> tuple[Stage, ...]:
     """
     natural = on(field, lambda bands: log_power(bands) * np.float32(np.log(10)))
     fewer = {
-        f"{count} bands, not {BANDS}": on(field, partial(few_bands, bands=count))
+        f"{count} bands, not {BANDS}": on(field, partial(mel_bands, bands=count))
         for count in WRONG_BANDS
     }
     return (
