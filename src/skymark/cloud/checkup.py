@@ -56,10 +56,10 @@ class Checkup(Frozen):
         return enabled and not self.machines and not self.problems
 
 
-def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Checkup:
+def check_up(variables: Mapping[str, str]) -> Checkup:
     """Check the credentials of every provider, and list its machines.
 
-    Without a network, all queries fail after at most twice `timeout_s`.
+    Without a network, all queries fail after at most twice `TIMEOUT_S`.
 
     Raises:
         UsageError: SkyPilot is not installed.
@@ -69,11 +69,11 @@ def check_up(variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> Chec
     enabled: frozenset[str] | None = None
     machines: tuple[LiveMachine, ...] = ()
     try:
-        enabled = bounded("the check of credentials", check_all_clouds, timeout_s)
+        enabled = bounded("the check of credentials", check_all_clouds, TIMEOUT_S)
     except SkymarkError as error:
         problems.append(str(error))
     try:
-        machines = tuple(bounded("the list of machines", live_machines, timeout_s))
+        machines = tuple(bounded("the list of machines", live_machines, TIMEOUT_S))
     except SkymarkError as error:
         problems.append(str(error))
     return Checkup(

@@ -198,7 +198,7 @@ def planned_cell(
         guess=guess(cell, effort),
         local_files=tuple(specification.local_files),
         data=specified.data,
-        refusal=reason and (Status.UNSUPPORTED, reason),
+        refusal=None if reason is None else (Status.UNSUPPORTED, reason),
     )
 
 
