@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +56,13 @@ class Reader(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int) -> Element: ...
+
+
+class PerThread(threading.local):
+    """What each thread of a reader holds for itself; a reader in another process begins anew."""
+
+    def __reduce__(self) -> tuple[type[PerThread], tuple[()]]:
+        return PerThread, ()
 
 
 class MemoryReader(Reader):

@@ -6,19 +6,24 @@ import http.client
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 from urllib.parse import urlsplit
 
 from skymark.model.errors import DataError, UsageError
 from skymark.suites.loading.dataset import object_server
 from skymark.suites.loading.dataset.canonical import Dataset, Element
-from skymark.suites.loading.dataset.files import Listing, Reader, element_path, from_bytes
+from skymark.suites.loading.dataset.files import (
+    Listing,
+    PerThread,
+    Reader,
+    element_path,
+    from_bytes,
+)
 from skymark.suites.loading.storage_formats import HTTP
 
 URL_VARIABLE = "SKYMARK_OBJECT_URL"
@@ -139,7 +144,7 @@ class HttpReader(Reader):
     def __init__(self, dataset: Dataset) -> None:
         self._listing = Listing(dataset)
         self._address = urlsplit(object_url()).netloc
-        self._connections = threading.local()
+        self._connections = PerThread()
 
     def __len__(self) -> int:
         return len(self._listing)
@@ -170,9 +175,3 @@ class HttpReader(Reader):
             mine.connection = Connection(self._address)
         connection: Connection = mine.connection
         return connection
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connections": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _connections=threading.local())

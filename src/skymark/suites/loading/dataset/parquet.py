@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-from skymark.suites.loading.dataset.files import Reader
+from skymark.suites.loading.dataset.files import PerThread, Reader
 
 
 def rows_of_table(table: Any, columns: Iterable[Column]) -> list[Element]:
@@ -78,7 +77,7 @@ class ParquetReader(Reader):
         self._directory = directory
         self._columns = dataset.columns
         self._length = len(dataset)
-        self._open = threading.local()
+        self._open = PerThread()
 
     def __len__(self) -> int:
         return self._length
@@ -100,12 +99,6 @@ class ParquetReader(Reader):
             files[number] = pq.ParquetFile(self._directory / f"{number:05d}.parquet")
         table = files[number].read_row_group(group_in_file)
         return rows_of_table(table, self._columns)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _open=threading.local())
 
 
 def write_parquet(dataset: Dataset, directory: Path) -> None:
