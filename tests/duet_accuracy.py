@@ -15,7 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from skymark.model.metric import Metric
-from skymark.statistics.difference import difference, paired_difference
+from skymark.statistics.difference import (
+    PAIRED_PRACTICAL,
+    REAL,
+    difference,
+    paired_contrast,
+    verdict_of,
+)
 from tests.faults.table import renew
 from tests.interval_coverage import correlated
 
@@ -52,7 +58,7 @@ NOISES = (
 def in_pairs(before: np.ndarray, after: np.ndarray) -> bool:
     """Judge by the ratios of pairs, as `skymark run --against` does."""
     sides = [np.exp(np.log(side).mean(1)).tolist() for side in (after, before)]
-    return paired_difference(*sides, METRIC).is_real
+    return verdict_of(paired_contrast(*sides, METRIC, PAIRED_PRACTICAL), METRIC) in REAL
 
 
 def by_medians(before: np.ndarray, after: np.ndarray) -> bool:

@@ -33,7 +33,7 @@ from skymark.execute.pairs import baseline_path
 from skymark.model.plan import Plan
 from skymark.model.record import Cell, Round, Status
 from skymark.rundir.reader import open_run
-from skymark.statistics.difference import PAIRED_PRACTICAL, paired_difference
+from skymark.statistics.difference import PAIRED_PRACTICAL, REAL, paired_contrast, verdict_of
 from tests.duet_accuracy import METRIC, SEED
 from tests.faults.table import renew
 
@@ -183,8 +183,8 @@ class Recorded:
         chance, said = np.random.default_rng(SEED), 0
         for _ in range(DRAWS):
             drawn = chance.choice(self.log_ratios, self.pairs, replace=False)
-            found = paired_difference(np.exp(drawn).tolist(), [1.0] * len(drawn), METRIC, margin)
-            said += found.is_real
+            sides = np.exp(drawn).tolist(), [1.0] * len(drawn)
+            said += verdict_of(paired_contrast(*sides, METRIC, margin), METRIC) in REAL
         return said / DRAWS
 
     def row(self) -> list[str]:

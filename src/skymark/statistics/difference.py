@@ -237,32 +237,6 @@ def difference(
     return difference_of(contrast(candidate, reference, metric, practical), metric, confidence)
 
 
-def paired_difference(
-    candidate: Sequence[float],
-    reference: Sequence[float],
-    metric: Metric,
-    practical: float = PAIRED_PRACTICAL,
-) -> Difference:
-    """Compare a metric's values of two cells that were measured in pairs of rounds.
-
-    The verdict is that of `difference`, on Student's interval of the mean over pairs.
-
-    Args:
-        candidate: one value per pair.
-        reference: the reference's values, in the same order.
-        metric: its scale, and whether higher or lower is better.
-        practical: the margin.
-
-    Raises:
-        ValueError: there is no pair, or a value lacks its partner.
-    """
-    if not candidate:
-        raise ValueError("a comparison in pairs needs at least one pair")
-    if metric.scale == "exact":
-        return _exact(candidate[-1], reference[-1], metric)
-    return difference_of(paired_contrast(candidate, reference, metric, practical), metric)
-
-
 def agreed(result: Difference, other: Contrast, metric: Metric) -> Difference:
     """Make a difference inconclusive unless another contrast has the same verdict.
 
@@ -282,16 +256,25 @@ def agreed(result: Difference, other: Contrast, metric: Metric) -> Difference:
 def difference_of(contrast: Contrast, metric: Metric, confidence: float = CONFIDENCE) -> Difference:
     """Return the difference that a contrast of a varying metric shows."""
     change, half = contrast.change, contrast.half_width(confidence)
-    places = (change,) if half is None else (change, change - half, change + half)
-    if contrast.centre is None:
-        ratios = [math.exp(min(place, LARGEST_LOG)) for place in places]
-    else:
-        ratios = [1 + place / contrast.centre for place in places] if contrast.centre else []
     return Difference(
-        ratio=_figure(ratios),
-        verdict=_verdict(change, half, contrast.margin, metric),
+        ratio=ratio_of(change, half, contrast.centre),
+        verdict=verdict_on(change, half, contrast.margin, metric),
         p_value=contrast.p_value,
     )
+
+
+def ratio_of(change: float, half: float | None, centre: float | None) -> Figure | None:
+    """Return a change as a ratio with its interval; None if it has none.
+
+    Args:
+        change: on the metric's scale.
+        half: half-width of its interval; None if it is unknown.
+        centre: the reference's mean on the linear scale; None on the logarithmic one.
+    """
+    places = (change,) if half is None else (change, change - half, change + half)
+    if centre is None:
+        return _figure([math.exp(min(place, LARGEST_LOG)) for place in places])
+    return _figure([1 + place / centre for place in places] if centre else [])
 
 
 def is_shown(candidate: Sequence[float], reference: Sequence[float], metric: Metric) -> bool:
@@ -300,7 +283,7 @@ def is_shown(candidate: Sequence[float], reference: Sequence[float], metric: Met
     if metric.scale == "exact":
         return candidate[-1] != reference[-1]
     result = contrast(candidate, reference, metric, PRACTICAL)
-    return _verdict(result.change, result.half_width(), result.margin, metric) in REAL
+    return verdict_of(result, metric) in REAL
 
 
 def _refuse_empty(candidate: Sequence[float], reference: Sequence[float]) -> None:
@@ -327,10 +310,11 @@ def _figure(ratios: Sequence[float]) -> Figure | None:
 
 def verdict_of(contrast: Contrast, metric: Metric) -> Verdict:
     """Return the verdict of a contrast at 95 % confidence."""
-    return _verdict(contrast.change, contrast.half_width(), contrast.margin, metric)
+    return verdict_on(contrast.change, contrast.half_width(), contrast.margin, metric)
 
 
-def _verdict(change: float, half: float | None, margin: float, metric: Metric) -> Verdict:
+def verdict_on(change: float, half: float | None, margin: float, metric: Metric) -> Verdict:
+    """Return the verdict on a change with half the width of its interval; None is unknown."""
     if half is None:
         return Verdict.INCONCLUSIVE
     if abs(change) > half and abs(change) >= margin:

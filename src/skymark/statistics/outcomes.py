@@ -18,6 +18,8 @@ from skymark.statistics.difference import (
     PairedContrast,
     Verdict,
     difference_of,
+    ratio_of,
+    verdict_on,
 )
 from skymark.statistics.interval import CONFIDENCE
 
@@ -147,29 +149,11 @@ def apart(candidate: Figure, reference: Figure, metric: Metric, practical: float
     known = [width for width in widths if width is not None]
     if len(known) < len(widths):
         verdict = Verdict.INCONCLUSIVE if change else Verdict.NO_DIFFERENCE
-        return Difference(ratio=_ratio(reference.value, change), verdict=verdict)
+        return Difference(ratio=ratio_of(change, None, reference.value), verdict=verdict)
     half = math.hypot(*known)
     z = NORMAL_QUANTILE
-    better = (change > 0) == (metric.better == "higher")
-    margin = practical * abs(reference.value)
-    verdict = Verdict.INCONCLUSIVE
-    if abs(change) > half and abs(change) >= margin:
-        verdict = Verdict.BETTER if better else Verdict.WORSE
-    elif abs(change) + half < margin or change == half == 0:
-        verdict = Verdict.NO_DIFFERENCE
-    p_value = float(2 * ndtr(-abs(change) / half * z)) if half else float(change == 0)
-    return Difference(ratio=_ratio(reference.value, change, half), verdict=verdict, p_value=p_value)
-
-
-def _ratio(centre: float, change: float, half: float | None = None) -> Figure | None:
-    if not centre:
-        return None
-    ends = (
-        {}
-        if half is None
-        else {
-            "low": 1 + (change - half) / centre,
-            "high": 1 + (change + half) / centre,
-        }
+    return Difference(
+        ratio=ratio_of(change, half, reference.value),
+        verdict=verdict_on(change, half, practical * abs(reference.value), metric),
+        p_value=float(2 * ndtr(-abs(change) / half * z)) if half else float(change == 0),
     )
-    return Figure(value=1 + change / centre, **ends)

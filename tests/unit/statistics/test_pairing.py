@@ -14,11 +14,13 @@ from skymark.model.metric import Metric
 from skymark.model.record import Round, Stop
 from skymark.statistics.difference import (
     Verdict,
+    contrast,
     difference,
+    difference_of,
     enough_pairs,
     paired_contrast,
-    paired_difference,
     paired_values,
+    verdict_of,
 )
 
 RATE = Metric(name="rate", heading="rate", better="higher", compared=True)
@@ -67,12 +69,11 @@ def share(verdict: Verdict, *, slowdown: float, in_turn: bool) -> float:
             pairs = list(zip(machine[::2], machine[1::2], strict=True))
             turned = [pair[:: (-1) ** number] for number, pair in enumerate(pairs)]
             before, after = (list(side) for side in zip(*turned, strict=True))
-            compare = paired_difference
         else:
             before, after = machine[:PAIRS], machine[PAIRS:]
-            compare = difference
+        contrasted = paired_contrast if in_turn else contrast
         slower = [one * (1 - slowdown) for one in after]
-        found += compare(slower, before, RATE, 0.02).verdict is verdict
+        found += verdict_of(contrasted(slower, before, RATE, 0.02), RATE) is verdict
     return found / TRIALS
 
 
@@ -91,7 +92,7 @@ def test_a_slowdown_by_5_percent_is_found_on_a_machine_that_drifts() -> None:
 
 def test_what_disturbs_both_rounds_of_a_pair_alike_is_in_no_interval() -> None:
     before = [100.0, 300.0, 50.0, 170.0]
-    found = paired_difference([1.1 * one for one in before], before, RATE)
+    found = difference_of(paired_contrast([1.1 * one for one in before], before, RATE, 0.02), RATE)
     assert found.verdict is Verdict.BETTER
     assert found.ratio is not None
     assert found.ratio.value == pytest.approx(1.1)
@@ -108,12 +109,13 @@ def test_student_s_interval_over_pairs_is_that_of_the_textbook() -> None:
 
 
 def test_one_pair_is_inconclusive() -> None:
-    assert paired_difference([1.0], [2.0], RATE).verdict is Verdict.INCONCLUSIVE
+    assert verdict_of(paired_contrast([1.0], [2.0], RATE, 0.02), RATE) is Verdict.INCONCLUSIVE
 
 
 def test_a_linear_metric_is_compared_by_the_differences_of_pairs() -> None:
     metric = RATE.model_copy(update={"scale": "linear"})
-    found = paired_difference([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0], metric)
+    pairs = [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 4.0]
+    found = difference_of(paired_contrast(*pairs, metric, 0.02), metric)
     assert found.verdict is Verdict.WORSE
     assert found.ratio is not None
     assert found.ratio.value == pytest.approx(0.6)
