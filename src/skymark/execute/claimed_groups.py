@@ -53,7 +53,6 @@ class Groups:
         cells: Sequence[PlannedCell],
         run: RunDirectory,
         leases: Leases,
-        poll_s: float = POLL_S,
     ) -> None:
         """Order the groups, longest first, so that all processes end at about the same time.
 
@@ -62,7 +61,6 @@ class Groups:
             cells: cells to run, and cells whose set-up failed before.
             run: directory of the records.
             leases: leases shared by all processes that may run these groups, for any plan.
-            poll_s: time between two checks of the other processes' groups.
         """
         found: dict[str, list[PlannedCell]] = {}
         for planned in cells:
@@ -72,7 +70,6 @@ class Groups:
         self._suite = suite
         self._run = run
         self._leases = leases
-        self._poll_s = poll_s
 
     def take(self) -> Iterator[TakenGroup]:
         """Yield groups that have cells without a record; each is held until the next.
@@ -101,7 +98,7 @@ class Groups:
                         watch = self._leases.take(self._key(f"{self._run.path.name}/waits"))
                     if watch is None:
                         return
-                    time.sleep(self._poll_s)
+                    time.sleep(POLL_S)
         finally:
             if watch is not None:
                 watch.release()

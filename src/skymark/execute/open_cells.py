@@ -143,7 +143,6 @@ class OpenCells:
         suite: Suite,
         effort: Effort,
         run: RunDirectory,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """Set up without cells; `take_up` adds them.
 
@@ -152,13 +151,11 @@ class OpenCells:
             suite: the suite that planned them.
             effort: bounds of their rounds.
             run: directory for the records; cells with a record there are finished.
-            now: the wall clock, UTC.
         """
         self._planned = planned
         self._suite = suite
         self._effort = effort
         self._run = run
-        self._now = now
         self.limits: dict[str, MachineLimits] = {}
         """What the machine itself can do, by the label of cells."""
         self.by_id: dict[str, UnfinishedCell] = {}
@@ -183,7 +180,7 @@ class OpenCells:
             if record is not None and not (record.was_not_set_up or is_to_run_again(record)):
                 self.records[cell.id] = record
                 continue
-            unfinished = UnfinishedCell(planned, self._now())
+            unfinished = UnfinishedCell(planned, datetime.now(UTC))
             if planned.refusal is None:
                 for result, versions in self._run.rounds(cell):
                     unfinished.add(result, versions)
@@ -192,7 +189,8 @@ class OpenCells:
     def end(self, cell: Cell, status: Status, cause: Cause | None, stop: Stop | None) -> Record:
         """Write a cell's record and return it; the cell is not open any more."""
         unfinished = self.by_id[cell.id]
-        record = unfinished.record(self._suite, self._effort, status, cause, stop, self._now())
+        ended_at = datetime.now(UTC)
+        record = unfinished.record(self._suite, self._effort, status, cause, stop, ended_at)
         if unfinished.rounds:
             record = record.model_copy(update={"limits": self.limits.get(cell.label)})
         self.records[cell.id] = self._run.write_record(record, unfinished.rounds)

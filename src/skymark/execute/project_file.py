@@ -57,13 +57,13 @@ def project_defaults(directory: Path | str = ".") -> ProjectDefaults | None:
     return None
 
 
-def results_directory(directory: Path | str = ".") -> Path:
-    """Return the directory of runs of the project in a directory: by default ``results``.
+def results_directory() -> Path:
+    """Return the directory of runs of the project here: by default ``results``.
 
     Raises:
         UsageError: as in `project_defaults`.
     """
-    defaults = project_defaults(directory)
+    defaults = project_defaults()
     return DEFAULT_RESULTS if defaults is None or defaults.output is None else defaults.output
 
 

@@ -32,7 +32,7 @@ from skymark.model.errors import (
 )
 from skymark.model.manifest import RUN_ID, Manifest
 from skymark.model.plan import Plan
-from skymark.model.record import Record, is_well
+from skymark.model.record import Record
 from skymark.model.requests import DEFAULT_RESULTS, Results
 from skymark.rundir.directory import TOO_LARGE, RunDirectory, require_same_plan
 from skymark.rundir.layout import MANIFEST, SUMS, new_run_id
@@ -62,12 +62,6 @@ class FinishedRun:
     """Whether the run came to its end; False while other processes go on with it."""
     baseline: FinishedRun | None = None
     """The run of the revision that it was measured in pairs with; None for a run by itself."""
-
-    @property
-    def all_well(self) -> bool:
-        """Whether the cells are well (`is_well`) and every store has everything."""
-        stored = self.stored if self.baseline is None else (*self.stored, *self.baseline.stored)
-        return is_well(self.records) and all(each.ok for each in stored)
 
 
 class Strategy(Protocol):

@@ -82,11 +82,10 @@ def oom_kills(proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgr
     return sum(counts)
 
 
-def cpu_groups(
-    proc: Path = Path("/proc/self"), cgroups: Path = Path("/sys/fs/cgroup")
-) -> tuple[Path, ...]:
+def cpu_groups() -> tuple[Path, ...]:
     """Return the directories of the process's groups that count stops for a quota."""
-    return tuple(group for group in _groups_of(proc / "cgroup", cgroups) if _cpu_counts(group))
+    groups = _groups_of(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    return tuple(group for group in groups if _cpu_counts(group))
 
 
 def throttled_s(groups: Iterable[Path]) -> float | None:

@@ -122,19 +122,14 @@ def uv_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     return worker_variables(given) | addresses
 
 
-def wandb_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that W&B's client may see: its own, its key among them, and proxies.
-
-    Args:
-        variables: the caller's; None for this process's.
-    """
-    given = os.environ if variables is None else variables
+def wandb_variables() -> dict[str, str]:
+    """Return the variables that W&B's client may see: its own, its key among them, and proxies."""
     own = {
-        name: given[name]
-        for name in given
+        name: value
+        for name, value in os.environ.items()
         if name.startswith(WANDB_PREFIX) or name in PROXIES or name == "NETRC"
     }
-    return worker_variables(given) | own
+    return worker_variables() | own
 
 
 def absolute_path(path: str) -> str:

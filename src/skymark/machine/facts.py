@@ -26,16 +26,14 @@ OBSERVED_S = 0.2
 """Time to watch the cores for their load."""
 
 
-def capture(directory: Path, run: Run | None = None) -> MachineState:
+def capture(directory: Path) -> MachineState:
     """Return the machine's current state, with its load over about a quarter of a second.
 
     Null is unknown.
 
     Args:
         directory: where the data under test lies; its disk is described.
-        run: starts `git`, `lscpu` and the like.
     """
-    ask = run_program if run is None else run
     import psutil
 
     disk_kind, filesystem, free_bytes = disk_of(directory)
@@ -43,7 +41,7 @@ def capture(directory: Path, run: Run | None = None) -> MachineState:
         captured_at=datetime.now(UTC),
         hardware=Hardware(
             architecture=platform.machine(),
-            cpu_model=cpu_model(ask),
+            cpu_model=cpu_model(run_program),
             physical_cores=psutil.cpu_count(logical=False),
             logical_cores=psutil.cpu_count(),
             memory_bytes=psutil.virtual_memory().total,
@@ -65,7 +63,7 @@ def capture(directory: Path, run: Run | None = None) -> MachineState:
         filesystem=filesystem,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         skymark=skymark.__version__,
-        git=git_state(ask),
+        git=git_state(run_program),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from types import MappingProxyType
 
@@ -113,35 +114,21 @@ def age_faults(
         )
 
 
-def cuda_builds(names: Iterable[str] = ("torch", "jax")) -> dict[str, int]:
-    """Return the major version of CUDA of this interpreter's libraries, without CPU builds.
+def cuda_builds() -> dict[str, int]:
+    """Return the major version of CUDA of this interpreter's torch and JAX, without CPU builds.
 
     It is read from metadata, without importing the libraries.
     """
     versions: dict[str, int] = {}
-    for name in names:
-        try:
-            version, needs = metadata.version(name), metadata.requires(name) or []
-        except metadata.PackageNotFoundError:
-            continue
-        if name == "jax":
-            for major in LEAST_DRIVER:
-                if _is_installed(f"jax-cuda{major}-plugin"):
-                    versions[name] = major
-            continue
-        for text in (version.partition("+")[2], *needs):
-            if (said := CUDA_BUILD.match(text)) is not None:
-                versions[name] = int(next(filter(None, said.groups())))
-                break
+    with suppress(metadata.PackageNotFoundError):
+        texts = metadata.version("torch").partition("+")[2], *(metadata.requires("torch") or ())
+        if said := next(filter(None, map(CUDA_BUILD.match, texts)), None):
+            versions["torch"] = int(next(filter(None, said.groups())))
+    for major in LEAST_DRIVER:
+        with suppress(metadata.PackageNotFoundError):
+            metadata.version(f"jax-cuda{major}-plugin")
+            versions["jax"] = major
     return versions
-
-
-def _is_installed(distribution: str) -> bool:
-    try:
-        metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def gpu_faults(

@@ -155,27 +155,26 @@ def _verdict(difference: Difference, metric: Metric) -> list[Text]:
 
 
 LONGEST = 65_536
-"""Characters of a comment on GitHub."""
+"""Characters of a comment on GitHub; the bytes of UTF-8 are counted, which are never fewer."""
 LONGEST_FIELD = 100
 MOST_REMARKS = 10
 ENDS = 1_000
 """Characters reserved for the end of a table and the text after it."""
 
 
-def comparison_markdown(comparison: RunComparison, longest: int = LONGEST) -> str:
+def comparison_markdown(comparison: RunComparison) -> str:
     """Return a comparison as Markdown of bounded length; what changed comes first.
 
     Args:
         comparison: of two runs, whose text is anybody's.
-        longest: its length in bytes of UTF-8, and so in characters, too; 10,000 or more.
     """
     changed = [cell for cell in comparison.cells if _is_changed(cell)]
     same = [cell for cell in comparison.cells if not _is_changed(cell)]
     text = "".join(f"{line}\n" for line in _head(comparison, len(changed)))
     if changed:
-        text += f"\n{_table(changed, comparison, longest - len(text.encode()))}"
+        text += f"\n{_table(changed, comparison, LONGEST - len(text.encode()))}"
     if same:
-        room = longest - len(text.encode())
+        room = LONGEST - len(text.encode())
         title = f"{_cells(len(same))} without a shown change"
         text += _folded(title, _table(same, comparison, room), room)
     unjudged = [f"{id}: {reason}" for id, reason in comparison.unjudged.items()]
@@ -186,7 +185,7 @@ def comparison_markdown(comparison: RunComparison, longest: int = LONGEST) -> st
     )
     for title, names in lists:
         if names:
-            room = longest - len(text.encode())
+            room = LONGEST - len(text.encode())
             listed = _listed([f"- {_field(name)}" for name in names], room)
             text += _folded(f"{_cells(len(names))} {title}", listed, room)
     return text

@@ -62,7 +62,6 @@ class RunDirectory:
         self,
         path: Path,
         hardware_key: str | None = None,
-        changed: Changed = lambda *_: None,
         sample_columns: Mapping[str, ColumnType] = MappingProxyType({}),
     ) -> None:
         """Name a directory; nothing is read or written yet.
@@ -70,13 +69,13 @@ class RunDirectory:
         Args:
             path: where it lies.
             hardware_key: of this machine; rounds measured on another are not continued.
-            changed: called after each write and removal.
             sample_columns: of the files of raw samples, as the suite declares them.
         """
         self.path = path
         self.hardware_key = hardware_key
-        self.changed = changed
         self.sample_columns = sample_columns
+        self.changed: Changed = lambda *_: None
+        """Called after each write and removal."""
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest, *, resume: bool) -> RunDirectory:

@@ -145,20 +145,17 @@ def _open(path: Path) -> int:
 
 
 LOCKS = Path("/proc/locks")
+"""The kernel's list (proc_locks(5)), which has an inode in its sixth field."""
 
 
-def is_being_written(directory: Path, locks: Path = LOCKS) -> bool:
+def is_being_written(directory: Path) -> bool:
     """Return whether a process of this machine holds the lock of a run's directory.
 
     The lock itself is not taken, because that would block a run which begins at this moment.
-
-    Args:
-        directory: of the run.
-        locks: the kernel's list (proc_locks(5)), which has an inode in its sixth field.
     """
     try:
         inode = (directory / LOCK).stat().st_ino
-        lines = locks.read_text("ascii").splitlines()
+        lines = LOCKS.read_text("ascii").splitlines()
     except (OSError, UnicodeDecodeError):
         return False
     # An arrow marks a process that only waits for a lock.

@@ -18,7 +18,7 @@ from skymark.execute.sweeps import Sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile
-from skymark.model.record import Cell, Record, Round, Status
+from skymark.model.record import Cell, Record, Round, Status, is_well
 from skymark.model.requests import Results, Work
 from skymark.model.venv import VenvSpec
 from skymark.rundir.reader import open_run
@@ -98,7 +98,7 @@ def measured(plan: Plan, path: Path) -> FinishedRun:
 
 def test_cells_are_measured_counted_and_verified(tmp_path):
     ran = measured(plan_of("builtin", "insertion", rounds=2), tmp_path / "out")
-    assert ran.all_well
+    assert is_well(ran.records)
     records = open_run(tmp_path / "out").by_id
     assert len(records) == 4
     for record in records.values():
@@ -128,7 +128,7 @@ def rows_give_the_rates(table: pa.Table, record: Record) -> None:
 def test_what_does_not_sort_is_invalid_with_the_place_where_that_shows(tmp_path):
     shapes = ("random", "reversed", "few-distinct")
     ran = measured(plan_of("no-op", scenarios=shapes), tmp_path / "out")
-    assert not ran.all_well
+    assert not is_well(ran.records)
     assert len(ran.records) == 3
     for record in ran.records:
         assert record.status is Status.INVALID
