@@ -43,7 +43,7 @@ def take_loudness(words: Sequence[str]) -> list[str]:
     """
     rest = without_loudness(words)
     _given.clear()
-    _given.update(words[: words.index("--")] if "--" in words else words)
+    _given.update(before_dashes(words))
     if is_quiet() and is_verbose():
         raise UsageError("--quiet and --verbose exclude each other; give only one")
     return rest
@@ -51,8 +51,13 @@ def take_loudness(words: Sequence[str]) -> list[str]:
 
 def without_loudness(words: Sequence[str]) -> list[str]:
     """Return the words of a command line without ``-q`` and ``-v``."""
-    own = words[: words.index("--")] if "--" in words else words
+    own = before_dashes(words)
     return [*(one for one in own if one not in (*QUIET, *VERBOSE)), *words[len(own) :]]
+
+
+def before_dashes(words: Sequence[str]) -> Sequence[str]:
+    """Return the words before ``--``; the words after it are another program's."""
+    return words[: words.index("--")] if "--" in words else words
 
 
 def is_quiet() -> bool:

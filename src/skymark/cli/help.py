@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cyclopts import App, Group
 
+from skymark.cli.caller import before_dashes
 from skymark.model.errors import SkymarkError
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def of_suite(name: str) -> Group:
 
 def asks_for_help(words: Sequence[str]) -> bool:
     """Whether a command line asks for help: an empty one does, too."""
-    own = words[: words.index("--")] if "--" in words else words
-    return not (words and set(FLAGS).isdisjoint(own))
+    return not (words and set(FLAGS).isdisjoint(before_dashes(words)))
 
 
 class HelpPage:

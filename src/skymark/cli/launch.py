@@ -14,6 +14,7 @@ from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import as_json, how_to_share, print_quote
 from skymark.cli.grid import points, points_of_job
 from skymark.cli.help import RARE
+from skymark.cli.options import given_options
 from skymark.cli.parameters import (
     DIRECTORY,
     JOB,
@@ -97,7 +98,6 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     machine is not proved gone: skymark prints its id, its price and the command that ends it.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import shown_beside_json
     from skymark.cli.terminal import Terminal
 
     home = output or results_directory()
@@ -113,7 +113,7 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
             secrets=variables.secrets(),
             files=sync,
         ),
-        Terminal(home, shown_beside_json(show_launched, json=json), yes=yes),
+        Terminal(home, show_launched, json=json, yes=yes),
         detach=detach,
         dry_run=dry_run,
     )
@@ -127,10 +127,9 @@ def run_on(work: Work | Plan, on: OnOptions, how: RunOptions) -> int:
         UsageError: an option is for a run on this machine, or the plan is for a CPU.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import shown_beside_json
     from skymark.cli.terminal import Terminal
 
-    if given := how.given_besides("store", "json", "gpu_fraction"):
+    if given := given_options(how, "store", "json", "gpu_fraction"):
         raise UsageError(f"{' and '.join(given)} is for a run here; leave it or --on out")
     plan, _ = planned(work)
     if plan.platform == "cpu" and on.machine is None:
@@ -149,7 +148,7 @@ def run_on(work: Work | Plan, on: OnOptions, how: RunOptions) -> int:
             gpu_fraction=how.gpu_fraction,
             secrets=on.secrets(),
         ),
-        Terminal(home, shown_beside_json(show_launched, json=how.json), yes=on.yes),
+        Terminal(home, show_launched, json=how.json, yes=on.yes),
         detach=on.detach,
         dry_run=on.dry_run,
     )
@@ -271,7 +270,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     nothing was queued; 130 interrupted.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import end_json, show_end, show_grid, shown_beside_json
+    from skymark.cli.rented_ends import end_json, show_end, show_grid
     from skymark.cli.terminal import Terminal
 
     home = output or results_directory()
@@ -308,7 +307,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
         most,
         Results(directory=home, stores=store),
         work,
-        Terminal(home, shown_beside_json(show, json=json)),
+        Terminal(home, show, json=json),
         detach=detach,
     )
     if detach:

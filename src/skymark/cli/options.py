@@ -252,20 +252,11 @@ class PlanOptions:
 
     def given(self) -> tuple[str, ...]:
         """Return the typed names of the options that differ from their default."""
-        return tuple(typed(name) for name in self._values())
+        return (*given_options(self, "own"), *map(typed, self.own))
 
     def words(self) -> tuple[str, ...]:
         """Return these options as a command line gives them, the profile always among them."""
         return words_of(self.work())
-
-    def _values(self) -> dict[str, Any]:
-        """Return the values by name that differ from their default."""
-        given = {
-            one.name: value
-            for one in fields(self)
-            if one.name != "own" and (value := getattr(self, one.name)) != one.default
-        }
-        return given | self.own
 
 
 def _require_options_of(names: Iterable[str], profile: Profile) -> None:
@@ -282,6 +273,20 @@ def _require_options_of(names: Iterable[str], profile: Profile) -> None:
 def typed(name: str) -> str:
     """Return an option's name as the command line has it."""
     return f"--{name.replace('_', '-')}"
+
+
+def given_options(options: Any, *besides: str) -> list[str]:
+    """Return the typed names of a group's options that differ from their default.
+
+    Args:
+        options: the group, a dataclass.
+        besides: names of fields to leave out.
+    """
+    return [
+        typed(one.name)
+        for one in fields(options)
+        if one.name not in besides and getattr(options, one.name) != one.default
+    ]
 
 
 def with_options(command: Callable[..., int], options: type[PlanOptions]) -> Callable[..., int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.model.record import is_well
@@ -50,16 +50,6 @@ def results_alone(*, json: bool) -> Iterator[None]:
     """Keep standard output for JSON: tables meanwhile go to standard error."""
     with redirect_stdout(sys.stderr) if json else nullcontext():
         yield
-
-
-def shown_beside_json(show: Callable[[Any], None], *, json: bool) -> Callable[[Any], None]:
-    """Return a function that shows a price on standard error, where JSON is the result."""
-
-    def show_on_error(quoted: Any) -> None:
-        with results_alone(json=json):
-            show(quoted)
-
-    return show_on_error
 
 
 def show_end(ended: Ended | Kept | Left, output: Path, *, json: bool = False) -> int:

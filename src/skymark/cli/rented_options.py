@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from skymark.cache.location import require_policy
 from skymark.cli.help import MACHINE_TITLE, RARE
-from skymark.cli.options import PlanOptions
+from skymark.cli.options import PlanOptions, given_options
 from skymark.cli.parameters import (
     COUNT,
     DIRECTORY,
@@ -441,12 +441,7 @@ class OnOptions(LimitOptions):
         Raises:
             UsageError: its options are given without --on.
         """
-        given = [
-            f"--{one.name.replace('_', '-')}"
-            for one in fields(self)
-            if getattr(self, one.name) != one.default
-        ]
-        if self.on is None and given:
+        if self.on is None and (given := given_options(self)):
             raise UsageError(f"{' and '.join(given)} needs --on GPU:N, such as --on H100:8")
         return self.on is not None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ from skymark.cli.against import Against, Gate, Practical, revision_asked_for, sh
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.help import RARE
-from skymark.cli.options import PlanOptions, typed
+from skymark.cli.options import PlanOptions
 from skymark.cli.parameters import (
     DIRECTORY,
     FILE,
@@ -187,14 +187,6 @@ class RunOptions:
         }
         return [
             word for name, values in given.items() for one in values for word in (name, str(one))
-        ]
-
-    def given_besides(self, *names: str) -> list[str]:
-        """Return the typed names of other options that differ from their default."""
-        return [
-            typed(one.name)
-            for one in fields(self)
-            if one.name not in names and getattr(self, one.name) != one.default
         ]
 
     def require_sense(self) -> None:

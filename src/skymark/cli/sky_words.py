@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from skymark.cli.caller import without_loudness
+from skymark.cli.caller import before_dashes, without_loudness
 from skymark.cli.help import asks_for_help
 from skymark.model.errors import UsageError
 
@@ -160,7 +160,7 @@ def in_own_words(words: Sequence[str], is_ours: Callable[[str], bool]) -> list[s
     Raises:
         UsageError: skymark has no such word; the message says what to do.
     """
-    own = list(words[: words.index("--")] if "--" in words else words)
+    own = list(before_dashes(words))
     if not own:
         return list(words)
     if not is_ours(own[0]):
@@ -226,8 +226,7 @@ def hand_over(arguments: Sequence[str], commands: Collection[str]) -> None:
 
 def needs_skypilot(arguments: Sequence[str], commands: Collection[str]) -> bool:
     """Whether a command line needs SkyPilot: not for help."""
-    words = without_loudness(arguments)
-    own = words[: words.index("--")] if "--" in words else words
+    own = before_dashes(without_loudness(arguments))
     if not own or asks_for_help(own):
         return False
     rents = "run" in own[:2] and ON in (word.partition("=")[0] for word in own)

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import as_json, print_quote
 from skymark.cli.help import RARE
-from skymark.cli.options import PlanOptions
+from skymark.cli.options import PlanOptions, given_options
 from skymark.cli.parameters import COUNT, FILE, JOB, NAME, PART, TIME, WHAT, WHERE
 from skymark.cli.rented_options import (
     DEFAULT_LIMITS,
@@ -85,14 +85,6 @@ class ManagedOptions(PlaceOptions):
         return super().request(
             boot_timeout_s=boot_timeout_s(self.boot_timeout), managed=True, **more
         )
-
-    def given(self) -> list[str]:
-        """Return the names of the given options."""
-        return [
-            f"--{field.name.replace('_', '-')}"
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) != field.default
-        ]
 
 
 DEFAULT_HIRING = ManagedOptions()
@@ -181,7 +173,6 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     3 too dear, or you said no.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import shown_beside_json
     from skymark.cli.terminal import Terminal
 
     of_cluster = {
@@ -212,7 +203,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             most,
             results,
             job,
-            Terminal(show=shown_beside_json(show_parts, json=json), yes=hiring.yes),
+            Terminal(show=show_parts, json=json, yes=hiring.yes),
             groups=max_jobs,
             jobs=hiring.jobs,
             dry_run=dry_run,
@@ -226,7 +217,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         most,
         results,
         job,
-        Terminal(show=shown_beside_json(show_slots, json=json)),
+        Terminal(show=show_slots, json=json),
         groups=max_jobs,
         gpu_fraction=gpu_fraction,
         slots=slots,
@@ -294,7 +285,7 @@ def _require_one_way(
             f"--split {hiring.split} is for --managed, whose jobs have machines of their own; add "
             "--managed, or leave it out: workers on one machine take the next group when free"
         )
-    if not managed and (alone := hiring.given()):
+    if not managed and (alone := given_options(hiring)):
         raise UsageError(
             f"{' and '.join(alone)} cannot be given without --managed, which rents machines; add "
             "--managed, or leave it out"

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from skymark.cli.caller import ask, end_when_told, is_quiet, say
 from skymark.cli.console import plain_stream
+from skymark.cli.rented_ends import results_alone
 from skymark.cloud import Callbacks, InterruptAnswer, Quoted
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sent_files import SentFiles
@@ -29,6 +30,7 @@ class Terminal(Callbacks):
         output: Path | None = None,
         show: Callable[[Any], None] = lambda _: None,
         *,
+        json: bool = False,
         yes: bool = False,
         log: TextIO | None = None,
         command: Sequence[str] = (),
@@ -39,6 +41,7 @@ class Terminal(Callbacks):
             output: directory of runs, for the messages after the terminal is closed; None for a
                 command that ends with its terminal.
             show: prints a run's price.
+            json: print the price on standard error, because standard output is for JSON.
             yes: do not ask about it.
             log: gets the output of machines; None for standard error.
             command: words of the user's own command, whose files are looked for.
@@ -47,6 +50,7 @@ class Terminal(Callbacks):
         self._command = command
         self._output = output
         self._show = show
+        self._json = json
         self._tell: Callable[[str], None] = say
 
     def tell(self, text: str) -> None:
@@ -68,7 +72,8 @@ class Terminal(Callbacks):
 
     def show(self, quoted: Quoted) -> None:
         """Print a run's price."""
-        self._show(quoted)
+        with results_alone(json=self._json):
+            self._show(quoted)
 
     def agree(self, quoted: Quoted) -> bool:
         """Ask whether the price is right.

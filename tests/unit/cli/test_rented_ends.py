@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from skymark.cli.rented_ends import show_end, shown_beside_json
+from skymark.cli.rented_ends import show_end
+from skymark.cli.terminal import Terminal
 from skymark.cloud.lifecycle.retrieving import GONE
 from skymark.cloud.lifecycle.stages import Ended, Finished, Kept, Left, Retrieved
 from tests.rented_runs import run_of
@@ -33,7 +34,7 @@ def test_an_end_is_json_alone_on_standard_output(tmp_path, capsys, ended, words)
 
 def test_a_price_is_shown_on_standard_error_beside_json(capsys):
     for is_json, stream in ((True, "err"), (False, "out")):
-        shown_beside_json(print, json=is_json)("at most 2 USD")
+        Terminal(show=print, json=is_json).show("at most 2 USD")
         said = capsys.readouterr()._asdict()
         assert said == {"out": "", "err": "", stream: "at most 2 USD\n"}
 

@@ -8,6 +8,7 @@ import pytest
 
 import skymark
 from skymark.cli.main import main
+from skymark.cli.options import given_options
 from skymark.cli.submit import ManagedOptions
 from skymark.cloud.submitting import measurable, plan_to_submit, split_of_jobs
 from skymark.execute.partition.shard import Item, worker_parts
@@ -101,8 +102,8 @@ def test_only_the_first_groups_are_submitted_where_a_number_is_given():
 
 
 def test_every_option_of_hired_machines_is_known_as_given():
-    assert ManagedOptions().given() == []
-    assert ManagedOptions(jobs=4, spot=True).given() == ["--spot", "--jobs"]
+    assert given_options(ManagedOptions()) == []
+    assert given_options(ManagedOptions(jobs=4, spot=True)) == ["--spot", "--jobs"]
 
 
 def test_one_of_the_two_ways_must_be_named(refused):
