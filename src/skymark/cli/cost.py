@@ -20,7 +20,7 @@ from skymark.cli.rented_options import (
     CostOptions,
     LimitOptions,
 )
-from skymark.cli.tables import Json, print_lines, print_rows
+from skymark.cli.tables import Json, print_rows
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
@@ -136,9 +136,9 @@ def as_json(quote: Quote | None) -> dict[str, object] | None:
 
 def print_quote(quote: Quote, notes: Sequence[str] = ()) -> None:
     """Print what it costs at most, the machines, and what time and prices are made of."""
-    print_lines([_headline(quote), ""])
+    print_plain(f"{_headline(quote)}\n")
     print_rows(HEADERS, _rows(quote))
-    print_lines(["", *_parts(quote), *notes, *_notes(quote)])
+    print_plain("\n".join(("", *_parts(quote), *notes, *_notes(quote))))
 
 
 def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence[str] = ()) -> str:

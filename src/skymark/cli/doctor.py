@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from skymark.cache.location import cache_directory
-from skymark.cli.caller import print_json, say
+from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.parameters import Env, Several
-from skymark.cli.tables import print_lines, print_rows
+from skymark.cli.tables import print_rows
 from skymark.execute.accelerator import python_of_accelerator, require_accelerator
 from skymark.execute.ceilings import limits_of_data_here
 from skymark.execute.planner import planned
@@ -124,7 +124,7 @@ def print_checkup(found: Checkup) -> None:
         lines.append("machines can be hired: skymark cost PROFILE says what they cost")
     elif not found.problems and not any(one.state == "enabled" for one in found.providers):
         lines.append("! nothing can be hired: no provider has credentials that work")
-    print_lines(lines)
+    print_plain("\n".join(lines))
 
 
 def _needs(provider: Provider) -> list[str]:
@@ -223,12 +223,12 @@ def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> 
         ],
     )
     if found:
-        print_lines([""])
+        print_plain("")
         print_rows(("change", "shown in", "measuring"), detection_rows(found))
         noise_alone = f"in rounds of {ROUND_S:g} s, by this machine's noise alone"
-        print_lines([f"with 80 % probability, {noise_alone}: that of a library comes on top\n"])
-    told = [f"! {warning.message}: {warning.action}" for warning in warnings]
-    print_lines(told or ["nothing was found that would disturb a measurement"])
+        print_plain(f"with 80 % probability, {noise_alone}: that of a library comes on top\n")
+    told = "\n".join(f"! {warning.message}: {warning.action}" for warning in warnings)
+    print_plain(told or "nothing was found that would disturb a measurement")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Plain tables and lines on standard output."""
+"""Plain tables on standard output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from skymark.api import expected_time
-from skymark.cli.caller import note
+from skymark.cli.caller import note, print_plain
 from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime
 from skymark.execute.project_file import results_directory
@@ -34,18 +34,11 @@ def stdout_console() -> Console:
     return console if console.is_terminal else PlainConsole(width=PIPED_WIDTH)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines on standard output, each unbroken and without colours."""
-    console = stdout_console()
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+def print_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a plain table on standard output."""
     # A name that is cut short is none.
     columns = [Column(one, no_wrap=place == 0) for place, one in enumerate(headers)]
-    table = Table(*columns, title=title or None, box=None, title_justify="left", pad_edge=False)
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*row)
     stdout_console().print(table)
@@ -71,7 +64,8 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
         ("scenario", "adapters", "not run"),
         ((label, " ".join(runs), "; ".join(refused)) for label, (runs, refused) in rows.items()),
     )
-    print_lines(f"\n{sentence}" for sentence in plan.sentences)
+    for sentence in plan.sentences:
+        print_plain(f"\n{sentence}")
     rounds = (
         f"{effort.min_rounds}"
         if effort.min_rounds == effort.max_rounds
@@ -91,7 +85,7 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
     cells = f"{count_of(len(plan.runnable), 'cell')} of {count_of(len(adapters), 'adapter')}"
     beside = f", {left_out} left out" if left_out else ""
     made = f"(effort {effort.name}); {takes}, once venvs and data are made"
-    print_lines([f"\n{cells} to measure{beside}; {rounds} {each} {made}"])
+    print_plain(f"\n{cells} to measure{beside}; {rounds} {each} {made}")
     if warning := short_time(plan, time):
         note(warning)
     note_shortages(plan)

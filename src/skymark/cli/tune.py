@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 import skymark
 from skymark.api import TARGET, tune_directory
-from skymark.cli.caller import end_when_told, note, print_json, say
+from skymark.cli.caller import end_when_told, note, print_json, print_plain, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.grid import axes_of
 from skymark.cli.help import RARE
@@ -31,7 +31,7 @@ from skymark.cli.parameters import (
     Env,
     Several,
 )
-from skymark.cli.tables import Json, print_lines, print_rows
+from skymark.cli.tables import Json, print_rows
 from skymark.execute.planner import load_profile
 from skymark.execute.project_file import results_directory
 from skymark.execute.tune import tuning_of
@@ -315,7 +315,7 @@ def _with_step(work: Work) -> tuple[Work, float | None]:
 
 def _show(choice: Choice) -> None:
     """Print the candidates, the reason of the choice, and how to measure it again."""
-    print_lines([*choice.sentences, ""])
+    print_plain("\n".join((*choice.sentences, "")))
     print_rows(choice.headings(), choice.rows())
     lines = ["", *choice.reason()[len(choice.sentences) :]]
     if choice.command:
@@ -323,7 +323,7 @@ def _show(choice: Choice) -> None:
         paste = ["", "in your program:", f"  {choice.code}"] if choice.code else []
         again = f"to measure it again: {shlex.join(choice.command)}"
         lines += ["", f"settings: {settings}", *paste, "", again]
-    print_lines(lines)
+    print_plain("\n".join(lines))
     if choice.machines:
         _show_machines(choice.tuned.order, choice.machines)
 
@@ -331,14 +331,12 @@ def _show(choice: Choice) -> None:
 def _show_machines(order: TuningOrder, machines: Sequence[MeasuredMachine]) -> None:
     from skymark.report.tuning import HEADINGS, cheapest, machine_row
 
-    print_lines([""])
+    print_plain("")
     headings = (*HEADINGS, order.goal.heading, order.rate.heading)
     print_rows(headings, (machine_row(one, order) for one in machines))
     best = cheapest(machines)
-    print_lines(
-        [
-            "no machine of a known price suffices"
-            if best is None
-            else f"cheapest machine that suffices: {best.name}, {best.hourly_price_usd:.2f} USD/h"
-        ]
+    print_plain(
+        "no machine of a known price suffices"
+        if best is None
+        else f"cheapest machine that suffices: {best.name}, {best.hourly_price_usd:.2f} USD/h"
     )

@@ -70,7 +70,7 @@ def test_any_text_is_shown_without_control_characters(capsys, text):
     note(text)
     print_plain(text)
     print_json(f'"{text}"')
-    print_rows(("a", text), [(text, text)], title=text)
+    print_rows(("a", text), [(text, text)])
     stream = io.StringIO()
     print(text, file=plain_stream(stream))
     out, err = capsys.readouterr()
