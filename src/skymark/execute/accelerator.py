@@ -18,6 +18,7 @@ from skymark.machine.facts import (
     has_driver,
 )
 from skymark.machine.gpu_fitness import (
+    LEAST_DRIVER,
     STOPS_A_RUN,
     age_faults,
     cuda_builds,
@@ -39,10 +40,8 @@ from skymark.suite.contract import SeenBy
 CUDA_VARIABLE = "SKYMARK_CUDA"
 """Major version of CUDA to use with any driver; images with the builds of one version set it."""
 
-CUDA: Mapping[str, Target] = {"12": "cuda12", "13": "cuda13"}
-
-FIRST_DRIVER_OF_CUDA_13 = 580
-"""Branch of the driver. Source: CUDA Toolkit 13 release notes, table of minimum versions."""
+CUDA_OF: Mapping[Target, int] = {"cuda12": 12, "cuda13": 13}
+"""Major version of CUDA that the builds of a target are for."""
 
 
 def target_of(
@@ -71,11 +70,12 @@ def target_of(
     if platform != "gpu":
         return usual_target(platform)
     if wanted := variables.get(CUDA_VARIABLE):
-        if wanted not in CUDA:
-            raise UsageError(f"{CUDA_VARIABLE}={wanted}: choose from {', '.join(CUDA)}")
-        return CUDA[wanted]
+        targets = {str(major): target for target, major in CUDA_OF.items()}
+        if wanted not in targets:
+            raise UsageError(f"{CUDA_VARIABLE}={wanted}: choose from {', '.join(targets)}")
+        return targets[wanted]
     branch = (version_of(root) or "").partition(".")[0]
-    is_new = branch.isdigit() and int(branch) >= FIRST_DRIVER_OF_CUDA_13
+    is_new = branch.isdigit() and int(branch) >= LEAST_DRIVER[13]
     return "cuda13" if is_new else usual_target(platform)
 
 
@@ -90,9 +90,6 @@ LIBRARIES: Mapping[Platform, tuple[SeenBy, ...]] = {
     "gpu": ("jax", "torch"),
     "tpu": ("jax",),
 }
-CUDA_OF: Mapping[Target, int] = {"cuda12": 12, "cuda13": 13}
-"""Major version of CUDA that the builds of a target are for."""
-
 PINS: Mapping[Target, str] = {
     "cuda12": "container-gpu.txt",
     "cuda13": "container-gpu-cuda13.txt",

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from pydantic import Field
 
-from skymark.execute.partition.split import MOST_WORKERS
+from skymark.execute.partition.split import MOST_WORKERS, read_index
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -58,10 +58,8 @@ def read_rank(text: str) -> Rank:
     Raises:
         UsageError: it is not INDEX/COUNT with 0 ≤ INDEX < COUNT.
     """
-    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
-    if match is None or not int(match[1]) < int(match[2]) <= MOST_WORKERS:
-        raise UsageError(f"--rank {text!r} must be INDEX/COUNT, such as 0/2 and 1/2")
-    return Rank(index=int(match[1]), count=int(match[2]), told_by=f"--rank {text}")
+    index, count = read_index(text, "--rank")
+    return Rank(index=index, count=count, told_by=f"--rank {text}")
 
 
 Variables = Mapping[str, str]

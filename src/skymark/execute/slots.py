@@ -7,8 +7,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
@@ -324,22 +323,17 @@ def work_in_slots(
             Thread(target=_pass_on, args=(process, f"slot {number}", tell), daemon=True).start()
             return process
 
-        with _all_ended(_Machine(dict.fromkeys(names, 1.0), start)) as machine:
-            left, statuses = deque(jobs), []
+        machine = _Machine(dict.fromkeys(names, 1.0), start)
+        left, statuses = deque(jobs), []
+        try:
             while left or machine.working:
                 while left and machine.begin(left[0]):
                     left.popleft()
                 time.sleep(POLL_S)
                 statuses += machine.ended()
-            return statuses
-
-
-@contextmanager
-def _all_ended(machine: _Machine) -> Iterator[_Machine]:
-    try:
-        yield machine
-    finally:
-        machine.terminate()
+        finally:
+            machine.terminate()
+        return statuses
 
 
 def _pass_on(process: Popen[str], title: str, tell: Callable[[str], None]) -> None:

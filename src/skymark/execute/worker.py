@@ -22,7 +22,7 @@ import traceback
 import warnings
 from multiprocessing import popen_fork
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from skymark.execute.messages import (
     REQUESTS,
@@ -66,15 +66,6 @@ KERNEL_OBJECTS = ("socket:", "anon_inode:")
 """Beginnings of descriptors that all forks would share: connections and event queues."""
 
 
-class Asked(NamedTuple):
-    """Pipes of a new worker."""
-
-    receive: int
-    """The descriptor of the pipe with requests."""
-    send: int
-    """The descriptor of the pipe for answers."""
-
-
 class Parent:
     """Forks workers one at a time, each from the same state."""
 
@@ -88,8 +79,8 @@ class Parent:
         self._control = control
         self._works = works
 
-    def next_worker(self) -> Asked | None:
-        """Return a worker's pipes in the worker's process; None in the parent at the end.
+    def next_worker(self) -> Channel | None:
+        """Return a worker's channel in the worker's process; None in the parent at the end.
 
         Returns once in each fork. A parent that cannot be forked returns as the worker itself.
         """
@@ -102,10 +93,9 @@ class Parent:
             if not packet:
                 return None
             request = Serve.model_validate_json(packet)
-            asked = Asked(*descriptors)
             if files is None:
                 self._tell(Serving(pid=os.getpid(), obstacle=hindered))
-                return asked
+                return Channel(*descriptors)
             parent = os.getpid()
             if (pid := os.fork()) == 0:
                 os.setsid()
@@ -114,9 +104,9 @@ class Parent:
                 self._works.forked(first=request.first)
                 self._tell(Serving(pid=os.getpid()))
                 self._control.close()
-                return asked
-            os.close(asked.receive)
-            os.close(asked.send)
+                return Channel(*descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
             _, status = os.waitpid(pid, 0)
             self._tell(WorkerEnded(code=os.waitstatus_to_exitcode(status)))
 
@@ -340,9 +330,9 @@ def serve_as_parent(arguments: argparse.Namespace, output: int) -> NoReturn:
     if isinstance(request, Begin):
         works = made(arguments, request)
         runner = None if isinstance(works, Failed) else works
-        if (asked := Parent(control, runner).next_worker()) is not None:
+        if (channel := Parent(control, runner).next_worker()) is not None:
             print_into(output)
-            serve(Channel(asked.receive, asked.send), works, output)
+            serve(channel, works, output)
     leave()
 
 

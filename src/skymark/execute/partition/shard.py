@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from pydantic import Field
 
 from skymark.execute.partition.split import (
-    MOST_WORKERS,
     Part,
     Split,
     WorkerPlace,
     WorkerType,
+    read_index,
     read_split,
 )
 from skymark.execute.rank import ALONE, Rank, ReplicaRank
@@ -50,10 +49,7 @@ class Shard(Frozen):
         Raises:
             UsageError: it is not INDEX/COUNT with 0 ≤ INDEX < COUNT.
         """
-        match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
-        if match is None or not int(match[1]) < int(match[2]) <= MOST_WORKERS:
-            raise UsageError(f"--shard {text!r} must be INDEX/COUNT, such as 0/2 and 1/2")
-        return cls.of(int(match[1]), int(match[2]))
+        return cls.of(*read_index(text, "--shard"))
 
     def take(self, cells: Sequence[PlannedCell]) -> tuple[PlannedCell, ...]:
         """Return this part of a whole plan's cells; each cell is in exactly one part.

@@ -196,6 +196,18 @@ def read_split(text: str, workers: int | None = None) -> Split:
     return Split(kind=kind, types=types)
 
 
+def read_index(text: str, option: str) -> tuple[int, int]:
+    """Read a worker's number, from 0, and the number of all: ``0/2`` is the first of two.
+
+    Raises:
+        UsageError: it is not INDEX/COUNT with 0 ≤ INDEX < COUNT.
+    """
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
+    if match is None or not int(match[1]) < int(match[2]) <= MOST_WORKERS:
+        raise UsageError(f"{option} {text!r} must be INDEX/COUNT, such as 0/2 and 1/2")
+    return int(match[1]), int(match[2])
+
+
 def _parted(rest: str, text: str, *, in_waves: bool) -> WorkerType:
     """Read the workers of ``5x10`` or ``5x10/4``."""
     match = re.fullmatch(r"(\d+)x(\d+)(?:/(\d+))?", rest, re.ASCII)
