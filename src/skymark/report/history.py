@@ -254,11 +254,9 @@ def write_history(history: History, path: Path, home: str | None = None) -> None
     Raises:
         SkymarkError: jinja2 is not installed, or the file cannot be written.
     """
-    environment = page_environment()
-    environment.filters["written"] = writer(history.metric)
-    page = environment.get_template("history.html.j2").render(
-        history=history, lines=[line_of(cell, history.metric) for cell in history.cells], home=home
-    )
+    lines = [line_of(cell, history.metric) for cell in history.cells]
+    template = page_environment().get_template("history.html.j2")
+    page = template.render(history=history, lines=lines, home=home, written=writer(history.metric))
     with named_by_user(path):
         write_whole(path, page.encode(), durable=False)
 

@@ -18,18 +18,21 @@ from skymark.watching.verdict import REASONS, STAGE_WORDS, advice_of, lines_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jinja2 import BytecodeCache, Environment
-    from jinja2.bccache import Bucket
+    from jinja2 import Environment
+    from markupsafe import Markup
 
-    from skymark.model.record import Cell, StabilityWarning
+    from skymark.model.record import StabilityWarning
     from skymark.report.chart import Axis
     from skymark.report.ranking_table import Filled
     from skymark.rundir.reader import Run
     from skymark.watching.verdict import LoopVerdict
 
 
+@cache
 def page_environment() -> Environment:
-    """Return the environment that templates of a page are rendered in; its filters are its own.
+    """Return the environment that templates of pages are rendered in.
+
+    All pages share it, because to compile a template takes longer than a page's text.
 
     Raises:
         SkymarkError: jinja2 is not installed.
@@ -42,36 +45,23 @@ def page_environment() -> Environment:
         loader=PackageLoader("skymark.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        bytecode_cache=_compiled_templates(),
         finalize=visible,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["word"] = word
+    environment.filters |= {
+        "anchor": anchor_of,
+        "duration": text.duration,
+        "grid": grid,
+        "number": number,
+        "numbers": numbers,
+        "share": text.share,
+        "significant": text.significant,
+        "size": text.size,
+        "word": word,
+    }
     return environment
-
-
-@cache
-def _compiled_templates() -> BytecodeCache:
-    """Return the templates that this process has compiled, which takes longer than a page's text.
-
-    They are kept in memory: code from a file would be obeyed whoever wrote it.
-    """
-    from jinja2 import BytecodeCache
-
-    class InMemory(BytecodeCache):
-        def __init__(self) -> None:
-            self._code: dict[str, bytes] = {}
-
-        def load_bytecode(self, bucket: Bucket) -> None:
-            if (code := self._code.get(bucket.key)) is not None:
-                bucket.bytecode_from_string(code)
-
-        def dump_bytecode(self, bucket: Bucket) -> None:
-            self._code[bucket.key] = bucket.bytecode_to_string()
-
-    return InMemory()
 
 
 WORDS = {
@@ -93,6 +83,40 @@ def visible(value: Any) -> Any:
     if value is None:
         return text.MISSING
     return text.plain(value) if type(value) is str else value
+
+
+def number(value: float | None, shown: Any) -> Markup:
+    """Return a table's entry that is sorted by its number."""
+    from markupsafe import Markup, escape
+
+    key = "" if value is None else value
+    return Markup(f'<td data-value="{key}">{escape(visible(shown))}</td>')  # noqa: S704 a number
+
+
+def numbers(columns: Sequence[Filled], place: int) -> Markup:
+    """Return a row's entries in columns, all at once: there may be 100,000 of them."""
+    from markupsafe import Markup, escape
+
+    cells = []
+    for column, entries in columns:
+        value, shown = entries[place]
+        name = "primary" if column.is_primary else "wide" if column.is_wide_only else ""
+        kind = f' class="{name}"' if name else ""
+        key = "" if value is None else value
+        cells.append(f'<td data-value="{key}"{kind}>{escape(visible(shown))}</td>')
+    return Markup("\n".join(cells))  # noqa: S704 values are numbers, texts are escaped
+
+
+def grid(axis: Axis) -> Markup:
+    """Return the lines of a chart at its axis's ticks."""
+    from markupsafe import Markup
+
+    return Markup(  # noqa: S704 places are numbers
+        "".join(
+            f'<line class="grid" x1="{tick.place}%" x2="{tick.place}%" y1="-6" y2="26"/>'
+            for tick in axis.ticks
+        )
+    )
 
 
 def write_html(run: Run, path: Path) -> None:
@@ -123,60 +147,21 @@ def render(run: Run, home: str | None = None) -> str:
     Raises:
         SkymarkError: jinja2 is not installed, or the run is of an old schema and its suite is not.
     """
-    environment = page_environment()
-    from markupsafe import Markup, escape
-
-    def number(value: float | None, shown: Any) -> Markup:
-        """Return a table's entry that is sorted by its number."""
-        key, text = "" if value is None else value, escape(visible(shown))
-        return Markup(f'<td data-value="{key}">{text}</td>')  # noqa: S704 value is a number
-
-    def numbers(columns: Sequence[Filled], place: int) -> Markup:
-        """Return a row's entries in columns, all at once: there may be 100,000 of them."""
-        cells = []
-        for column, entries in columns:
-            value, text = entries[place]
-            name = "primary" if column.is_primary else "wide" if column.is_wide_only else ""
-            kind = f' class="{name}"' if name else ""
-            key = "" if value is None else value
-            cells.append(f'<td data-value="{key}"{kind}>{escape(visible(text))}</td>')
-        return Markup("\n".join(cells))  # noqa: S704 values are numbers, texts are escaped
-
-    def grid(axis: Axis) -> Markup:
-        """Return the lines of a chart at its axis's ticks."""
-        return Markup(  # noqa: S704 places are numbers
-            "".join(
-                f'<line class="grid" x1="{tick.place}%" x2="{tick.place}%" y1="-6" y2="26"/>'
-                for tick in axis.ticks
-            )
+    declaration = run.declaration
+    return (
+        page_environment()
+        .get_template("report.html.j2")
+        .render(
+            most_shown=MOST_SHOWN,
+            page=page_of(run),
+            home=home,
+            run=run,
+            manifest=run.manifest,
+            declaration=declaration,
+            primary=declaration.primary_metric,
+            adapter_name=declaration.adapter_name,
+            written=text.writer(declaration.primary_metric),
         )
-
-    def log(cell: Cell) -> str:
-        """Return the path of a cell's log within the run's directory."""
-        return f"logs/{cell.id}.log"
-
-    declaration, page = run.declaration, page_of(run)
-    environment.filters |= {
-        "duration": text.duration,
-        "size": text.size,
-        "share": text.share,
-        "significant": text.significant,
-        "adapter_name": declaration.adapter_name,
-        "anchor": anchor_of,
-        "grid": grid,
-        "log": log,
-        "number": number,
-        "numbers": numbers,
-        "written": text.writer(declaration.primary_metric),
-    }
-    return environment.get_template("report.html.j2").render(
-        most_shown=MOST_SHOWN,
-        page=page,
-        home=home,
-        run=run,
-        manifest=run.manifest,
-        declaration=declaration,
-        primary=declaration.primary_metric,
     )
 
 
