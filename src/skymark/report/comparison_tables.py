@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from skymark.model.sizes import count_of
 from skymark.report.compare import CellComparison, RunComparison
 from skymark.report.markdown import markdown, markdown_table
 from skymark.report.text import MISSING, plain, significant, writer
@@ -175,7 +176,7 @@ def comparison_markdown(comparison: RunComparison) -> str:
         text += f"\n{_table(changed, comparison, LONGEST - len(text.encode()))}"
     if same:
         room = LONGEST - len(text.encode())
-        title = f"{_cells(len(same))} without a shown change"
+        title = f"{count_of(len(same), 'cell')} without a shown change"
         text += _folded(title, _table(same, comparison, room), room)
     unjudged = [f"{id}: {reason}" for id, reason in comparison.unjudged.items()]
     lists = (
@@ -187,12 +188,8 @@ def comparison_markdown(comparison: RunComparison) -> str:
         if names:
             room = LONGEST - len(text.encode())
             listed = _listed([f"- {_field(name)}" for name in names], room)
-            text += _folded(f"{_cells(len(names))} {title}", listed, room)
+            text += _folded(f"{count_of(len(names), 'cell')} {title}", listed, room)
     return text
-
-
-def _cells(number: int) -> str:
-    return "1 cell" if number == 1 else f"{number} cells"
 
 
 def _head(comparison: RunComparison, changed: int) -> Iterator[str]:
@@ -218,17 +215,17 @@ def _verdict_line(comparison: RunComparison, changed: int) -> str:
     worse = sum(cell.regressed or _is_worse(cell) for cell in comparison.cells)
     undecided = sum(any(is_open(one) for one in cell.metrics) for cell in comparison.cells)
     if worse or lost:
-        parts = [f"{worse} of {_cells(total)} got worse"] if worse else []
-        parts += [f"{_cells(lost)} of the baseline cannot be judged"] if lost else []
+        parts = [f"{worse} of {count_of(total, 'cell')} got worse"] if worse else []
+        parts += [f"{count_of(lost, 'cell')} of the baseline cannot be judged"] if lost else []
         return f"❌ {', '.join(parts)}"
     if not compared:
         return "❔ No cell was measured in both"
     if undecided:
         also = f", {changed} changed" if changed else ""
-        return f"❔ {undecided} of {_cells(compared)} are inconclusive{also}"
+        return f"❔ {undecided} of {count_of(compared, 'cell')} are inconclusive{also}"
     if changed:
-        return f"✅ None of {_cells(compared)} got worse, {changed} changed"
-    return f"✅ No change is shown in {_cells(compared)}"
+        return f"✅ None of {count_of(compared, 'cell')} got worse, {changed} changed"
+    return f"✅ No change is shown in {count_of(compared, 'cell')}"
 
 
 def _is_worse(cell: CellComparison) -> bool:

@@ -14,7 +14,7 @@ from skymark.report.ranking_table import (
     RankedRow,
     group_marks,
     not_ranked,
-    ranked,
+    rankings_of,
     why_not_ranked,
 )
 from skymark.report.text import facts_of, noun_of, plain, reason_of
@@ -87,16 +87,13 @@ def _lines(run: Run) -> Iterator[str]:
     yield from ("", markdown(facts_of(run)), "", markdown(_counts(run)))
     for sentence in run.manifest.plan.sentences:
         yield from ("", markdown(sentence))
-    labels = run.by_label()
-    rankings = {
-        label: ranked(records, declaration, run.directory) for label, records in labels.items()
-    }
+    rankings = rankings_of(run)
     verdicts = told_of(verdicts_of(run, rankings))
     yield from ([""] if verdicts else [])
     for verdict in verdicts:
         first, *further = map(markdown, verdict.sentences)
         yield " ".join((f"- **{first}**" if verdict.decided else f"- {first}", *further))
-    for label, records in labels.items():
+    for label, records in run.by_label().items():
         rows, others = rankings[label], not_ranked(records, declaration)
         if rows or others:
             title = declaration.scenario_title(records[0].cell.scenario)

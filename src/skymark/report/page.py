@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skymark.machine.fitness import fitness_warnings
@@ -113,11 +113,11 @@ class Section:
 class CellStanding:
     """One cell in the overview: its share of the best, or its status."""
 
-    share: float | None
-    wins: bool
-    """Whether the rounds show it as the best."""
-    status: Status | None
     explanation: str
+    status: Status | None = None
+    share: float | None = None
+    wins: bool = False
+    """Whether the rounds show it as the best."""
 
     @property
     def level(self) -> int:
@@ -322,34 +322,28 @@ def _spread_charts(rows: Sequence[RankedRow], declaration: Declaration) -> Itera
 
 def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     metric = run.declaration.primary_metric
-    write = writer(metric)
-
-    def explain(row: RankedRow) -> str:
-        return f"{write(row.figure.value)} {metric.heading}"
-
-    lines: dict[str, list[CellStanding]] = {}
-    for adapter in dict.fromkeys(record.cell.adapter for record in run.records):
-        lines[adapter] = [_standing(table, adapter, explain) for table in tables]
-
     first = {row.record.cell.adapter: at for at, row in enumerate(tables[0].rows)} if tables else {}
-    ordered = sorted(lines.items(), key=lambda line: first.get(line[0], len(first)))
-    return Overview(tuple(tables), tuple((name, tuple(entries)) for name, entries in ordered))
+    adapters = dict.fromkeys(record.cell.adapter for record in run.records)
+    ordered = sorted(adapters, key=lambda adapter: first.get(adapter, len(first)))
+    return Overview(
+        tuple(tables),
+        tuple((one, tuple(_standing(table, one, metric) for table in tables)) for one in ordered),
+    )
 
 
-def _standing(table: Table, adapter: str, explain: Callable[[RankedRow], str]) -> CellStanding:
+def _standing(table: Table, adapter: str, metric: Metric) -> CellStanding:
     for row in table.rows:
         if row.record.cell.adapter == adapter:
-            return CellStanding(row.share, row.wins, None, explain(row))
+            figure = f"{writer(metric)(row.figure.value)} {metric.heading}"
+            return CellStanding(figure, share=row.share, wins=row.wins)
     for record in table.stand_ins:
         if record.cell.adapter == adapter:
-            message = f"not ranked: {table.why_not_ranked}"
-            return CellStanding(None, wins=False, status=record.status, explanation=message)
+            return CellStanding(f"not ranked: {table.why_not_ranked}", record.status)
     for record in table.unranked:
         if record.cell.adapter == adapter:
             message = record.cause.message if record.cause else "no cause was recorded"
-            return CellStanding(None, wins=False, status=record.status, explanation=message)
-    message = "not in the plan, or no record yet"
-    return CellStanding(None, wins=False, status=None, explanation=message)
+            return CellStanding(message, record.status)
+    return CellStanding("not in the plan, or no record yet")
 
 
 def _absent(records: Sequence[Record]) -> Iterable[Absent]:

@@ -117,6 +117,14 @@ def ranked(
     return rows
 
 
+def rankings_of(run: Run) -> dict[str, list[RankedRow]]:
+    """Return the ranked rows of each scenario of a run, by label."""
+    return {
+        label: ranked(records, run.declaration, run.directory)
+        for label, records in run.by_label().items()
+    }
+
+
 class ByElement:
     """Comparisons of two runs' records by the elements that both scored."""
 

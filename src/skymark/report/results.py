@@ -67,12 +67,9 @@ class Run(reader.Run):
         The primary metric ranks. `Row.leads` is true for the best record, or for all that
         are tied for first. `Row.place` gives the order that the rounds show.
         """
-        from skymark.report.ranking_table import ranked
+        from skymark.report.ranking_table import rankings_of
 
-        return {
-            label: ranked(records, self.declaration, self.directory)
-            for label, records in self.by_label().items()
-        }
+        return rankings_of(self)
 
     def table(self, width: int = WIDTH) -> str:
         """Return the tables and warnings that ``skymark report`` prints."""

@@ -27,7 +27,6 @@ from skymark.rundir.reader import Run, open_run
 from skymark.rundir.row import Value, columns_of, price_per_million_usd, rows_of
 
 if TYPE_CHECKING:
-    from skymark.rundir.reader import Run
     from skymark.suite.contract import Suite
 
 
@@ -279,13 +278,7 @@ def _html(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
         f"<tr>{''.join(f'<{tag}>{escape(plain(one))}</{tag}>' for one in row)}</tr>"
         for tag, row in (("th", head), *(("td", row) for row in body))
     ]
-    return "\n".join(
-        (
-            "<table>",
-            *rows,
-            "</table>\n",
-        )
-    )
+    return "\n".join(("<table>", *rows, "</table>\n"))
 
 
 def readings_at(place: str, suite: Suite) -> list[Reading]:

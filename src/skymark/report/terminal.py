@@ -21,7 +21,7 @@ from skymark.report.ranking_table import (
     RankedRow,
     group_marks,
     not_ranked,
-    ranked,
+    rankings_of,
     why_not_ranked,
 )
 from skymark.report.text import MOST_SHOWN, facts_of, noun_of, plain, reason_of, warned_in
@@ -61,16 +61,13 @@ def print_report(run: Run, console: Console, *, wide: bool = False) -> None:
         console.print(Text(plain(sentence)))
     declaration = run.declaration
     columns = Columns(run)
-    labels = run.by_label()
-    rankings = {
-        label: ranked(records, declaration, run.directory) for label, records in labels.items()
-    }
+    rankings = rankings_of(run)
     verdicts = verdicts_of(run, rankings)
     if told := told_of(verdicts):
         console.print()
     for verdict in told:
         console.print(_said(verdict))
-    for label, records in labels.items():
+    for label, records in run.by_label().items():
         rows, others = rankings[label], not_ranked(records, declaration)
         if rows or others:
             title = declaration.scenario_title(records[0].cell.scenario)

@@ -351,16 +351,12 @@ def cheapest(machines: Iterable[MeasuredMachine]) -> MeasuredMachine | None:
 def machine_row(machine: MeasuredMachine, order: TuningOrder) -> tuple[str, ...]:
     """Return a machine's row of a table."""
     price = machine.hourly_price_usd
-    figures = (machine.best.metrics.get(one.name) for one in (order.goal, order.rate))
     return (
         machine.name,
         MISSING if price is None else f"{price:.2f}",
         "yes" if machine.suffices else "no",
         machine.best.cell.adapter,
-        *(
-            MISSING if figure is None else writer(metric)(figure.value)
-            for figure, metric in zip(figures, (order.goal, order.rate), strict=True)
-        ),
+        *(_figure(machine.best, metric)[0] for metric in (order.goal, order.rate)),
     )
 
 

@@ -13,10 +13,11 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure
 from skymark.model.record import Record
+from skymark.model.sizes import count_of
 from skymark.report.ranking_table import (
     RankedRow,
     not_ranked,
-    ranked,
+    rankings_of,
     share_of_limit,
     values_of,
     why_not_ranked,
@@ -76,12 +77,10 @@ def verdicts_of(
         run: the run.
         rankings: the ranked rows of each scenario by label; None to rank them here.
     """
-    declaration, labels = run.declaration, run.by_label()
-    rows = rankings or {
-        label: ranked(records, declaration, run.directory) for label, records in labels.items()
-    }
+    rows = rankings or rankings_of(run)
     return tuple(
-        _verdict(label, records, rows[label], declaration) for label, records in labels.items()
+        _verdict(label, records, rows[label], run.declaration)
+        for label, records in run.by_label().items()
     )
 
 
@@ -124,9 +123,7 @@ def decided_in(verdicts: Sequence[ScenarioVerdict]) -> str | None:
     if not compared:
         return None
     decided = sum(one.decided is True for one in compared)
-    return (
-        f"{decided} of {len(compared)} {'scenario' if len(compared) == 1 else 'scenarios'} decided"
-    )
+    return f"{decided} of {count_of(len(compared), 'scenario')} decided"
 
 
 def question_of(run: Run) -> str:
