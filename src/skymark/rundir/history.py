@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise, zip_longest
 from pathlib import Path
+from statistics import fmean
 
 from skymark.model.base import Frozen
 from skymark.model.effort import Effort
@@ -89,21 +90,23 @@ def past_run(manifest: Manifest, records: Iterable[Record]) -> PastRun | None:
         took_s[round.record.cell_hash].append(took)
         if round.last_of_process:
             starts_s[round.group].append(round.took_s - took)
-    ended_well = {round.record.cell_hash: round.record for round in rounds if _ok(round.record)}
+    ended_well = {
+        round.record.cell_hash: round.record for round in rounds if round.record.status is Status.OK
+    }
     return PastRun(
         profile=manifest.profile,
         effort=manifest.effort,
         created_at=manifest.created_at,
-        rounds=max(len(record.rounds) for record in ended_well.values()) if ended_well else 1,
+        rounds=max((len(record.rounds) for record in ended_well.values()), default=1),
         cells={
             digest: PastCell(
                 rounds=len(record.rounds),
-                round_s=_mean(took_s[digest]),
-                timed_s=_mean([summary.timed_ns / 1e9 for summary in record.rounds]),
+                round_s=fmean(took_s[digest]),
+                timed_s=fmean(summary.timed_ns / 1e9 for summary in record.rounds),
             )
             for digest, record in ended_well.items()
         },
-        start_s={group: _mean(values) for group, values in starts_s.items()},
+        start_s={group: fmean(values) for group, values in starts_s.items()},
     )
 
 
@@ -138,14 +141,6 @@ def _rounds(manifest: Manifest, records: list[Record]) -> Iterator[_TimedRound]:
         else:
             took_s = (then - begin).total_seconds()
         yield _TimedRound(record, summary, group, max(least_s, min(took_s, longest_s)), last)
-
-
-def _ok(record: Record) -> bool:
-    return record.status is Status.OK
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def read_history(directory: Path, plan: Plan, latest: int | None = None) -> tuple[PastRun, ...]:
