@@ -32,7 +32,7 @@ from skymark.cli.parameters import (
 )
 from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
-from skymark.model.requests import BOOT_TIMEOUT_S, Limits, Machine
+from skymark.model.requests import Limits, Machine
 
 MACHINE = Group.create_ordered(MACHINE_TITLE)
 RENTED = Group.create_ordered("A machine rented for the run")
@@ -228,7 +228,7 @@ class LaunchOptions(ClusterOptions):
             keep=self.keep,
             idle=self.idle,
             idle_minutes=self.idle_minutes,
-            boot_timeout_s=boot_timeout_s(self.boot_timeout),
+            boot_timeout_s=seconds_of(self.boot_timeout, "--boot-timeout"),
             **more,
         )
 
@@ -452,15 +452,6 @@ DEFAULT_CLUSTER = ClusterOptions()
 DEFAULT_LAUNCH = LaunchOptions()
 DEFAULT_LIMITS = LimitOptions()
 DEFAULT_VARIABLES = VariableOptions()
-
-
-def boot_timeout_s(text: str | None) -> int:
-    """Return a time of ``--boot-timeout`` in seconds.
-
-    Raises:
-        UsageError: it is no duration.
-    """
-    return BOOT_TIMEOUT_S if text is None else seconds_of(text, "--boot-timeout")
 
 
 def _pairs(option: str, texts: Iterable[str], here: Mapping[str, str]) -> dict[str, str]:

@@ -27,11 +27,11 @@ from skymark.cli.rented_options import (
     Stores,
     Sync,
     VariableOptions,
-    boot_timeout_s,
 )
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.splitting import print_part_rows
 from skymark.cli.tables import Json, print_rows
+from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Machine, Results
 from skymark.model.sizes import count_of
@@ -64,13 +64,13 @@ class ManagedOptions(PlaceOptions):
         ),
     ] = None
     boot_timeout: Annotated[
-        str | None,
+        str,
         TIME,
         Parameter(
             group=(MACHINE, RARE),
-            help="With --managed: longest time until a job's machine is up. [default: 20m]",
+            help="With --managed: longest time until a job's machine is up.",
         ),
-    ] = None
+    ] = "20m"
     yes: Annotated[
         bool,
         Parameter(
@@ -83,7 +83,7 @@ class ManagedOptions(PlaceOptions):
     def request(self, **more: Any) -> Machine:
         """Return the machine of each job."""
         return super().request(
-            boot_timeout_s=boot_timeout_s(self.boot_timeout), managed=True, **more
+            boot_timeout_s=seconds_of(self.boot_timeout, "--boot-timeout"), managed=True, **more
         )
 
 
