@@ -188,6 +188,7 @@ OBSERVED_S = 10.0
 ROUND_S = 0.5
 """Length of a round of repetitions, similar to a benchmark's. Slower changes show between
 rounds."""
+PRESSURE = Path("/proc/pressure")
 STEPS = 100_000
 """Size of the kernel's work: some milliseconds on a current processor."""
 MOST_STEAL = 0.01
@@ -257,7 +258,7 @@ def observe(
         times: reads the times of all processors; None to ask the kernel.
         root: directory of ``proc`` and ``sys``.
     """
-    pressure, load = pressure_of(root / "proc" / "pressure"), os.getloadavg()[0]
+    pressure, load = pressure_of("avg10", root / "proc" / "pressure"), os.getloadavg()[0]
     times = times or cpu_times
     before, own_before = times(), cpu_clock()
     frequencies: list[float] = []
@@ -281,7 +282,7 @@ def observe(
         others_share=others_share(before, after, own_s / wall_s if wall_s else 0.0),
         frequency_mhz=(min(frequencies), max(frequencies)) if frequencies else None,
         load_average_1m=load,
-        pressure=pressure,
+        pressure={resource: per_cent / 100 for resource, per_cent in pressure.items()},
     )
 
 
@@ -330,19 +331,21 @@ def others_share(before: CpuTimes, after: CpuTimes, own_cores: float) -> float |
     return max(0.0, busy - own_cores / (os.cpu_count() or 1))
 
 
-def pressure_of(directory: Path) -> dict[str, float]:
-    """Return the share of the last ten seconds in which a program waited, by resource.
+def pressure_of(figure: str, directory: Path = PRESSURE) -> dict[str, float]:
+    """Return how long some program waited, by resource; empty if the kernel does not report it.
 
-    Empty if the kernel does not report it.
+    Args:
+        figure: ``avg10`` for per cent of the last ten seconds, ``total`` for µs.
+        directory: the kernel's, with a file per resource.
     """
-    shares = {}
+    figures = {}
     for resource in ("cpu", "io", "memory"):
         for line in (text_of(directory / resource) or "").splitlines():
             kind, *pairs = line.split()
             values = dict(pair.partition("=")[::2] for pair in pairs)
-            if kind == "some" and "avg10" in values:
-                shares[resource] = float(values["avg10"]) / 100
-    return shares
+            if kind == "some" and figure in values:
+                figures[resource] = float(values[figure])
+    return figures
 
 
 def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:

@@ -14,17 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from operator import itemgetter
-from pathlib import Path
 
 import psutil
 
-from skymark.machine.cgroup import cpu_groups, limits_of, text_of, throttled_s
-from skymark.machine.fitness import frequency_mhz
+from skymark.machine.cgroup import cpu_groups, limits_of, throttled_s
+from skymark.machine.fitness import frequency_mhz, pressure_of
 from skymark.machine.processes import Table, marker_of
 from skymark.model.record import MachineUse
-
-PRESSURE = Path("/proc/pressure")
-RESOURCES = ("cpu", "io", "memory")
 
 LEAST_COUNTED = 0.5
 """Least part of the time that the kernel has to count; sandboxes such as gVisor count none."""
@@ -82,14 +78,7 @@ def core_times() -> CoreTimes:
 
 def waited_s() -> dict[str, float]:
     """Return the seconds in which some program waited, by resource; empty if unknown."""
-    waits = {}
-    for resource in RESOURCES:
-        for line in (text_of(PRESSURE / resource) or "").splitlines():
-            kind, *pairs = line.split()
-            values = dict(pair.partition("=")[::2] for pair in pairs)
-            if kind == "some" and "total" in values:
-                waits[resource] = int(values["total"]) / 1e6
-    return waits
+    return {resource: total_us / 1e6 for resource, total_us in pressure_of("total").items()}
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def test_times_of_guests_are_counted_once(tmp_path, monkeypatch):
 
 
 def test_a_machine_that_tells_nothing_is_watched_all_the_same(tmp_path):
-    assert pressure_of(tmp_path) == {}
+    assert pressure_of("avg10", tmp_path) == {}
     clock = Time(0.25)
     still = CpuTimes(1, 0, 2)
     seen = observe(1.0, clock.work, clock, lambda: 0.0, lambda: still, tmp_path)
