@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from hashlib import sha256
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.metric import ColumnType, Declaration, Metric
-from skymark.model.record import Record, RoundResult
+from skymark.model.record import Record, RoundResult, Verification
 from skymark.plain_files import read_below
 
 if TYPE_CHECKING:
@@ -20,34 +20,47 @@ if TYPE_CHECKING:
 
 Value = str | int | float | bool | datetime | None
 
-BEFORE: dict[str, type] = {
-    "cell_id": str,
-    "cell_hash": str,
-    "suite": str,
-    "scenario": str,
-    "variant": str,
-    "axes": str,
-    "adapter": str,
-    "settings": str,
-    "status": str,
-    "cause_kind": str,
-    "cause_message": str,
-    "rounds": int,
+Column = tuple[type, Callable[[Record], Value]]
+"""The type of a column, and its value in a record's row."""
+
+BEFORE: dict[str, Column] = {
+    "cell_id": (str, lambda record: record.cell.id),
+    "cell_hash": (str, lambda record: record.cell_hash),
+    "suite": (str, lambda record: record.cell.suite),
+    "scenario": (str, lambda record: record.cell.scenario),
+    "variant": (str, lambda record: record.cell.variant),
+    "axes": (str, lambda record: json.dumps(record.cell.axes)),
+    "adapter": (str, lambda record: record.cell.adapter),
+    "settings": (str, lambda record: json.dumps(record.cell.settings)),
+    "status": (str, lambda record: record.status.value),
+    "cause_kind": (str, lambda record: record.cause.kind if record.cause else None),
+    "cause_message": (str, lambda record: record.cause.message if record.cause else None),
+    "rounds": (int, lambda record: len(record.rounds)),
 }
 """Columns of every record, before its metrics. `axes` and `settings` are JSON."""
 
-AFTER: dict[str, type] = {
-    "verified": bool,
-    "verified_elements": int,
-    "compared_elements": int,
-    "warnings": str,
-    "versions": str,
-    "extra": str,
-    "price_usd": float,
-    "started_at": datetime,
-    "ended_at": datetime,
+
+def _checked(value_of: Callable[[Verification], Value]) -> Callable[[Record], Value]:
+    """Return the function that reads a value of a record's verification, if it has one."""
+    return lambda record: None if record.verification is None else value_of(record.verification)
+
+
+AFTER: dict[str, Column] = {
+    "verified": (bool, _checked(lambda check: check.passed)),
+    "verified_elements": (int, _checked(lambda check: check.verified_elements)),
+    "compared_elements": (int, _checked(lambda check: check.compared_elements)),
+    "warnings": (
+        str,
+        lambda record: " ".join({warning.kind: None for warning in record.warnings}) or None,
+    ),
+    "versions": (str, lambda record: json.dumps(record.versions)),
+    "extra": (str, lambda _: None),
+    "price_usd": (float, lambda record: record.price_usd),
+    "started_at": (datetime, lambda record: record.started_at),
+    "ended_at": (datetime, lambda record: record.ended_at),
 }
-"""Columns of every record, after its metrics and conditions. `versions` and `extra` are JSON."""
+"""Columns of every record, after its metrics and conditions. `versions` and `extra`, which the
+metrics of some scenarios fill, are JSON."""
 
 
 def columns_of(declaration: Declaration) -> dict[str, type]:
@@ -60,7 +73,8 @@ def columns_of(declaration: Declaration) -> dict[str, type]:
         for metric in declaration.shared
         for name in names_of_metric(metric)
     }
-    return {**BEFORE, **metrics, **dict.fromkeys(declaration.conditions, str), **AFTER}
+    before, after = ({name: kind for name, (kind, _) in part.items()} for part in (BEFORE, AFTER))
+    return {**before, **metrics, **dict.fromkeys(declaration.conditions, str), **after}
 
 
 def names_of_metric(metric: Metric) -> tuple[str, ...]:
@@ -77,36 +91,10 @@ def rows_of(records: Iterable[Record], declaration: Declaration) -> Iterator[dic
         conditions = {name: record.conditions.get(name) for name in declaration.conditions}
         yield {
             **empty,
-            **_core(record),
+            **{name: value_of(record) for name, (_, value_of) in (BEFORE | AFTER).items()},
             **_metrics(record, declaration),
             **{name: None if value is None else str(value) for name, value in conditions.items()},
         }
-
-
-def _core(record: Record) -> dict[str, Value]:
-    cell, verification = record.cell, record.verification
-    return {
-        "cell_id": cell.id,
-        "cell_hash": record.cell_hash,
-        "suite": cell.suite,
-        "scenario": cell.scenario,
-        "variant": cell.variant,
-        "axes": json.dumps(cell.axes),
-        "adapter": cell.adapter,
-        "settings": json.dumps(cell.settings),
-        "status": record.status.value,
-        "cause_kind": record.cause.kind if record.cause else None,
-        "cause_message": record.cause.message if record.cause else None,
-        "rounds": len(record.rounds),
-        "verified": verification.passed if verification else None,
-        "verified_elements": verification.verified_elements if verification else None,
-        "compared_elements": verification.compared_elements if verification else None,
-        "warnings": " ".join(dict.fromkeys(warning.kind for warning in record.warnings)) or None,
-        "versions": json.dumps(record.versions),
-        "price_usd": record.price_usd,
-        "started_at": record.started_at,
-        "ended_at": record.ended_at,
-    }
 
 
 def _metrics(record: Record, declaration: Declaration) -> dict[str, Value]:
