@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import pwd
 import re
 import socket
 import stat
@@ -28,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Self
 
-from skymark.machine.private_directory import private_directory
+from skymark.machine.private_directory import name_of_user, private_directory
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 
@@ -68,7 +67,7 @@ class Holder(Frozen):
         """Return process, user and time in words."""
         if not self.pid:
             return "a process that cannot be seen from here"
-        user = "" if self.user_id is None else f" of {_user_name(self.user_id)}"
+        user = "" if self.user_id is None else f" of {name_of_user(self.user_id)}"
         return f"process {self.pid}{user}" + (f", since {self.since} UTC" if self.since else "")
 
 
@@ -93,13 +92,6 @@ def peer_of(address: str) -> Holder:
 
 def _shown(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _user_name(user_id: int) -> str:
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except KeyError:
-        return f"user {user_id}"
 
 
 LOCK_VARIABLE = "SKYMARK_LOCK"

@@ -124,7 +124,7 @@ def other_hand(path: Path, *, missing_ok: bool = True) -> str | None:
         except PermissionError:
             return f"you may not look into {place.parent}"
         if status.st_uid not in owners:
-            return f"{place} belongs to {_name_of(status.st_uid)}"
+            return f"{place} belongs to {name_of_user(status.st_uid)}"
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > MOST_LINKS:
@@ -171,7 +171,8 @@ def _is_own_group(place: Path, group: int) -> bool:
     return is_own and is_alone and ACCESS_LIST not in os.listxattr(place)
 
 
-def _name_of(user: int) -> str:
+def name_of_user(user: int) -> str:
+    """Return the name of a user; ``user 1000`` for an unknown one."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

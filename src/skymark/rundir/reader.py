@@ -23,7 +23,7 @@ from skymark.model.schema import OtherSchemaError, parse_manifest, parse_record,
 from skymark.plain_files import read_regular, require_plain_folders
 from skymark.rundir.layout import MANIFEST, RUN_FILE, SUMS
 
-Content = TypeVar("Content")
+Content = TypeVar("Content", "Record", "RecordHead")
 
 RECOVERY = (
     "The records stand: the command that made the run, with --output and this directory, and with "
@@ -94,15 +94,11 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
     shown = _not_below_zero(manifest)
     records = {record.cell.id: record for record in known}
     problems: list[str] = []
-    for file, record in each_record(directory, read_record, problems, skipped=records):
-        id = record.cell.id
-        if id not in manifest.cells or file.stem != id:
-            problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
-            continue
+    for id, record in each_record(directory, manifest, read_record, problems, skipped=records):
         if below := [
             name for name in shown & record.metrics.keys() if record.metrics[name].value < 0
         ]:
-            problems.append(f"records/{file.name}: {below[0]} is below zero, which cannot be")
+            problems.append(f"records/{id}.json: {below[0]} is below zero, which cannot be")
             continue
         records[id] = record
     ordered = tuple(records[id] for id in manifest.cells if id in records)
@@ -111,21 +107,25 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
 
 def each_record(
     directory: Path,
+    manifest: Manifest,
     read: Callable[[Path], Content],
     problems: list[str],
     *,
     skipped: Container[str] = (),
-) -> Iterator[tuple[Path, Content]]:
-    """Yield the files of a run's records in order, with their content.
+) -> Iterator[tuple[str, Content]]:
+    """Yield the records of a run's cells by cell id, in the order of their files.
 
     Args:
         directory: the run's.
+        manifest: the run's.
         read: reads a file, or raises `OSError` or `ValueError`.
-        problems: gets each unreadable file, with the reason.
-        skipped: names, without suffix, of files to skip; may grow meanwhile.
+        problems: gets each unreadable file and each other cell's, with the reason.
+        skipped: ids of cells to skip; may grow meanwhile.
     """
     try:
-        files = record_files(directory)
+        require_plain_folders(directory, "records/*.json")
+        # Sorting names is many times quicker than sorting paths.
+        files = sorted((directory / "records").glob("*.json"), key=lambda file: file.name)
     except OSError as error:
         problems.append(f"records: {error.strerror}")
         return
@@ -139,18 +139,11 @@ def each_record(
         except ValueError as error:
             problems.append(f"records/{file.name}: {error}")
         else:
-            yield file, content
-
-
-def record_files(directory: Path) -> list[Path]:
-    """Return the files of a run's records in order.
-
-    Raises:
-        OSError: their directory may not be read, or is a link.
-    """
-    require_plain_folders(directory, "records/*.json")
-    # Sorting names is many times quicker than sorting paths.
-    return sorted((directory / "records").glob("*.json"), key=lambda file: file.name)
+            id = content.cell.id
+            if id in manifest.cells and file.stem == id:
+                yield id, content
+            else:
+                problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
 
 
 def _not_below_zero(manifest: Manifest) -> frozenset[str]:
@@ -282,14 +275,8 @@ def open_heads(directory: Path) -> Heads:
             skymark made it.
     """
     manifest = read_manifest(directory)
-    heads: dict[str, RecordHead] = {}
     problems: list[str] = []
-    for file, head in each_record(directory, read_head, problems):
-        id = head.cell.id
-        if id in manifest.cells and file.stem == id:
-            heads[id] = head
-        else:
-            problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
+    heads = dict(each_record(directory, manifest, read_head, problems))
     return Heads(directory, manifest, heads, tuple(problems))
 
 
@@ -303,9 +290,4 @@ def read_head(path: Path) -> RecordHead:
     data = read_regular(path)
     with suppress(ValueError):
         return RecordHead.model_validate_json(unsealed(data))
-    return head_of(read_record(path))
-
-
-def head_of(record: Record) -> RecordHead:
-    """Return the head of a record."""
-    return RecordHead.model_validate(record.model_dump(mode="json"))
+    return RecordHead.model_validate(read_record(path).model_dump(mode="json"))
