@@ -158,7 +158,7 @@ def run_on(work: Work | Plan, on: OnOptions, how: RunOptions) -> int:
 def _shown(ended: Ended | Kept | Left | Quoted, home: Path, *, json: bool) -> int:
     """Show the end of a run on a rented machine, or its price; returns the exit status."""
     from skymark import cloud
-    from skymark.cli.rented_ends import show_end
+    from skymark.cli.terminal import show_end
 
     if not isinstance(ended, cloud.Quoted):
         return show_end(ended, home, json=json)
@@ -270,8 +270,7 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     nothing was queued; 130 interrupted.
     """
     from skymark import cloud
-    from skymark.cli.rented_ends import end_json, show_end, show_grid
-    from skymark.cli.terminal import Terminal
+    from skymark.cli.terminal import Terminal, end_json, show_end, show_grid
 
     home = output or results_directory()
     work = Job(
@@ -340,7 +339,7 @@ def _given(*values: object) -> list[str]:
 
 
 def _say_how_to_follow(runs: Sequence[Left], output: Path) -> None:
-    from skymark.cli.rented_ends import how_to_collect
+    from skymark.cli.terminal import how_to_collect
 
     name = runs[0].run.name
     say(

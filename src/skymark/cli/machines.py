@@ -189,7 +189,7 @@ def collect(
     if down and retrieved.safe:
         cloud.down(cluster, say)
     if json:
-        from skymark.cli.rented_ends import retrieved_json
+        from skymark.cli.terminal import retrieved_json
 
         print_json(retrieved_json(retrieved))
     return 0 if results is not None and results.whole and not retrieved.problems else 1

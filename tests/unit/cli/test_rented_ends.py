@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from skymark.cli.rented_ends import show_end
-from skymark.cli.terminal import Terminal
+from skymark.cli.terminal import Terminal, show_end
 from skymark.cloud.lifecycle.retrieving import GONE
 from skymark.cloud.lifecycle.stages import Ended, Finished, Kept, Left, Retrieved
 from tests.rented_runs import run_of

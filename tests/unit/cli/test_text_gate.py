@@ -20,7 +20,6 @@ EXCEPTIONS = {
     "src/skymark/cli/terminal.py": {"sys.stderr"},
     "src/skymark/cli/launch.py": {"sys.stdout", "sys.stderr"},
     "src/skymark/cli/rehearse.py": {"sys.stderr"},
-    "src/skymark/cli/rented_ends.py": {"sys.stderr"},
     "src/skymark/cli/machines.py": {"sys.stdout"},
     # Flushed, while an error can still be told; and the pages of help, whose text is skymark's own.
     "src/skymark/cli/main.py": {"sys.stdout", "sys.stderr"},
