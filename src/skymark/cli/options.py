@@ -283,9 +283,9 @@ def given_options(options: Any, *besides: str) -> list[str]:
         besides: names of fields to leave out.
     """
     return [
-        typed(one.name)
-        for one in fields(options)
-        if one.name not in besides and getattr(options, one.name) != one.default
+        typed(option.name)
+        for option in fields(options)
+        if option.name not in besides and getattr(options, option.name) != option.default
     ]
 
 

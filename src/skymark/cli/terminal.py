@@ -6,8 +6,8 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -198,11 +198,9 @@ def end_json(ended: Ended | Kept | Left) -> dict[str, object]:
     return {"end": "ended", **told, "machine_gone": gone, "bill": ended.bill}
 
 
-@contextmanager
-def results_alone(*, json: bool) -> Iterator[None]:
+def results_alone(*, json: bool) -> AbstractContextManager[object]:
     """Keep standard output for JSON: tables meanwhile go to standard error."""
-    with redirect_stdout(sys.stderr) if json else nullcontext():
-        yield
+    return redirect_stdout(sys.stderr) if json else nullcontext()
 
 
 def show_end(ended: Ended | Kept | Left, output: Path, *, json: bool = False) -> int:

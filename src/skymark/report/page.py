@@ -325,10 +325,8 @@ def _overview(run: Run, tables: Sequence[Table]) -> Overview:
     first = {row.record.cell.adapter: at for at, row in enumerate(tables[0].rows)} if tables else {}
     adapters = dict.fromkeys(record.cell.adapter for record in run.records)
     ordered = sorted(adapters, key=lambda adapter: first.get(adapter, len(first)))
-    return Overview(
-        tuple(tables),
-        tuple((one, tuple(_standing(table, one, metric) for table in tables)) for one in ordered),
-    )
+    lines = ((name, tuple(_standing(table, name, metric) for table in tables)) for name in ordered)
+    return Overview(tuple(tables), tuple(lines))
 
 
 def _standing(table: Table, adapter: str, metric: Metric) -> CellStanding:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from skymark.model.base import Frozen, NonNegative
+from skymark.model.base import Frozen, NonNegative, faults_of
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.machine import Hardware, Load, MachineState, ProcessLimits
@@ -242,8 +242,7 @@ def read_benchmarks(path: Path) -> Run:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return faults_of(error)[0]
     return str(error) or type(error).__name__
 
 

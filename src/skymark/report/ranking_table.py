@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -413,7 +414,7 @@ def _standing(declaration: Declaration) -> list[TableColumn]:
             TableColumn(
                 "of limit",
                 "share of what this machine does alone, such as decoding",
-                lambda row: _share_entry(share_of_limit(row)),
+                lambda row: Entry(share_of_limit(row), share(share_of_limit(row))),
                 gives_way=LIMIT_GIVES_WAY,
             )
         )
@@ -425,7 +426,10 @@ def _standing(declaration: Declaration) -> list[TableColumn]:
                 f"own {metric.heading} over that of {name}"
                 if higher
                 else f"{metric.heading} of {name} over own",
-                lambda row: Entry(row.multiple, _ratio(row.multiple, row.to_baseline, _times)),
+                lambda row: Entry(
+                    row.multiple,
+                    _ratio(row.multiple, row.to_baseline, partial(significant, digits=2)),
+                ),
                 gives_way=BASELINE_GIVES_WAY,
             )
         )
@@ -449,10 +453,6 @@ def price_column(declaration: Declaration, hourly_price_usd: float | None) -> Ta
         gives_way=PRICE_GIVES_WAY,
         first="ascending",
     )
-
-
-def _share_entry(value: float | None) -> Entry:
-    return Entry(value, MISSING if value is None else share(value))
 
 
 def _place(place: PlaceRange) -> str:
@@ -481,10 +481,6 @@ def _entry(record: Record, metric: Metric, *, with_margin: bool = False) -> Entr
 
 def _number(value: float, metric: Metric) -> float:
     return int(value) if metric.integer else value
-
-
-def _times(value: float) -> str:
-    return significant(value, 2)
 
 
 def _ratio(value: float | None, found: Difference | None, write: Callable[[float], str]) -> str:

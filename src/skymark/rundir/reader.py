@@ -91,12 +91,13 @@ def open_run(directory: Path, known: Iterable[Record] = ()) -> Run:
             skymark made it.
     """
     manifest = read_manifest(directory)
-    shown = _not_below_zero(manifest)
+    # Rates, times and sizes cannot be negative.
+    positive = {metric.name for metric in manifest.declaration.metrics if metric.scale == "log"}
     records = {record.cell.id: record for record in known}
     problems: list[str] = []
     for id, record in each_record(directory, manifest, read_record, problems, skipped=records):
         if below := [
-            name for name in shown & record.metrics.keys() if record.metrics[name].value < 0
+            name for name in positive & record.metrics.keys() if record.metrics[name].value < 0
         ]:
             problems.append(f"records/{id}.json: {below[0]} is below zero, which cannot be")
             continue
@@ -144,13 +145,6 @@ def each_record(
                 yield id, content
             else:
                 problems.append(f"records/{file.name}: holds {id}, not a cell of this plan")
-
-
-def _not_below_zero(manifest: Manifest) -> frozenset[str]:
-    """Return the metrics that cannot be negative: rates, times and sizes."""
-    return frozenset(
-        metric.name for metric in manifest.declaration.metrics if metric.scale == "log"
-    )
 
 
 def read_manifest(directory: Path) -> Manifest:
