@@ -13,6 +13,7 @@ from skymark.cli.parameters import DAYS, Root, Several
 from skymark.cli.tables import Json, print_rows
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.sizes import count_of
+from skymark.report.text import size
 
 FOUND = 1
 
@@ -25,7 +26,6 @@ def list_entries(*, cache_root: Root = None, json: Json = False) -> int:
       skymark cache list --json
     """
     from skymark.cache.entries import entries
-    from skymark.report.text import size
 
     found = list(entries(root_of(cache_root)))
     if json:
@@ -97,7 +97,6 @@ def du(*, cache_root: Root = None, json: Json = False) -> int:
     import shutil
 
     from skymark.cache.entries import entries
-    from skymark.report.text import size
 
     root = root_of(cache_root)
     totals: dict[str, list[int]] = {}
@@ -143,7 +142,6 @@ def clean(
     """
     from skymark.cache.entries import FOLDERS
     from skymark.cache.entries import clean as clean_entries
-    from skymark.report.text import size
 
     for name in kind:
         if name not in FOLDERS.values():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from skymark import cloud
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.help import RARE
 from skymark.cli.parameters import DIRECTORY, WHERE, ProfileName
@@ -25,6 +26,7 @@ from skymark.execute.project_file import results_directory
 from skymark.model.errors import GateError
 from skymark.model.requests import Job, Results
 from skymark.model.sizes import count_of
+from skymark.report.text import duration
 from skymark.suite.registry import suites_with_commands
 
 if TYPE_CHECKING:
@@ -68,7 +70,6 @@ def cost(
 
     Exit status: 0 the price is not above the ceiling; 2 no estimate; 3 the price is above it.
     """
-    from skymark import cloud
     from skymark.cli.terminal import Terminal
     from skymark.cloud.cost.quote import check_ceiling
     from skymark.cloud.rented_run import idle_machines, split_of_machines
@@ -168,7 +169,6 @@ def as_markdown(quote: Quote, max_cost_usd: float | None = None, notes: Sequence
 def _headline(quote: Quote) -> str:
     """Return the time that the run is limited to, and its cost on the cheapest machine."""
     from skymark.cloud.cost.quote import at_most
-    from skymark.report.text import duration
 
     limit = "No deadline"
     if quote.deadline_s is not None:
@@ -230,8 +230,6 @@ def _row(quote: Quote, same: list[Offer]) -> tuple[str, ...]:
 
 def _parts(quote: Quote) -> list[str]:
     """Say what the time is made of."""
-    from skymark.report.text import duration
-
     time, billed = quote.duration, quote.billed
     parts = ", ".join(
         f"{name} {duration(span.expected_s)}"
@@ -255,8 +253,6 @@ def _parts(quote: Quote) -> list[str]:
 
 def _notes(quote: Quote) -> list[str]:
     """Say what bounds the figures, and what is uncertain about them."""
-    from skymark.report.text import duration
-
     notes = []
     if (dearer := len(_machines(quote)) - SHOWN) > 0:
         notes.append(f"{count_of(dearer, 'dearer machine')} would do too; --json lists all.")

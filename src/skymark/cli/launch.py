@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from skymark import cloud
 from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import as_json, how_to_share, print_quote
 from skymark.cli.grid import points, points_of_job
@@ -97,7 +98,6 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     missing; 2 nothing was rented; 3 too dear, or you said no; 130 interrupted. It is also 1 if the
     machine is not proved gone: skymark prints its id, its price and the command that ends it.
     """
-    from skymark import cloud
     from skymark.cli.terminal import Terminal
 
     home = output or results_directory()
@@ -126,7 +126,6 @@ def run_on(work: Work | Plan, on: OnOptions, how: RunOptions) -> int:
     Raises:
         UsageError: an option is for a run on this machine, or the plan is for a CPU.
     """
-    from skymark import cloud
     from skymark.cli.terminal import Terminal
 
     if given := given_options(how, "store", "json", "gpu_fraction"):
@@ -157,7 +156,6 @@ def run_on(work: Work | Plan, on: OnOptions, how: RunOptions) -> int:
 
 def _shown(ended: Ended | Kept | Left | Quoted, home: Path, *, json: bool) -> int:
     """Show the end of a run on a rented machine, or its price; returns the exit status."""
-    from skymark import cloud
     from skymark.cli.terminal import show_end
 
     if not isinstance(ended, cloud.Quoted):
@@ -269,7 +267,6 @@ def execute(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 all is well; 1 the machine, a cell or the job failed, or the time was up; 2
     nothing was queued; 130 interrupted.
     """
-    from skymark import cloud
     from skymark.cli.terminal import Terminal, end_json, show_end, show_grid
 
     home = output or results_directory()
@@ -355,7 +352,6 @@ def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool, json: bool
 
     With JSON, the jobs' output goes to standard error.
     """
-    from skymark import cloud
     from skymark.cli.terminal import Terminal
 
     command = () if jobs[0].is_yaml else jobs[0].words

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from skymark import cloud
 from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.console import plain_stream
 from skymark.cli.parameters import COUNT, MOST, NODE, Cluster, Output
@@ -39,8 +40,6 @@ def status(
 
     Exit status: 0, or 1 if SkyPilot does not answer.
     """
-    from skymark import cloud
-
     known = cloud.status(clusters)
     if known.fault is not None:
         say(
@@ -83,8 +82,6 @@ def rsync(
       skymark rsync NAME:results/ ./results
       skymark rsync ./data NAME:data
     """
-    from skymark import cloud
-
     cloud.copy(source, target)
     return 0
 
@@ -105,8 +102,6 @@ def ssh(
 
     Exit status: the command's own; 255 if the machine does not answer.
     """
-    from skymark import cloud
-
     return cloud.shell(cluster, command, node)
 
 
@@ -129,8 +124,6 @@ def down(
     Exit status: 0 all are gone; 1 a machine is there or not proved gone, and skymark prints its
     id, its price and the command that ends it; 2 no such machine of skymark's.
     """
-    from skymark import cloud
-
     if all == bool(clusters):
         raise UsageError("name machines, or give --all; `skymark status` lists them")
     names = cloud.names_of_machines() if all else list(clusters)
@@ -178,8 +171,6 @@ def collect(
 
     Exit status: 0 the results are whole; 1 some are missing or damaged; 2 no such machine or run.
     """
-    from skymark import cloud
-
     retrieved = cloud.collect(cluster, run_id, Results(directory=output or results_directory()))
     results = retrieved.results
     for problem in retrieved.problems:
@@ -220,8 +211,6 @@ def queue(
       skymark queue NAME
       skymark queue NAME --watch --skip-finished
     """
-    from skymark import cloud
-
     if watch and json:
         raise UsageError("--watch shows a table; leave out --json")
     while True:
@@ -288,8 +277,6 @@ def logs(
 
     Exit status: 0 the job ended well or --so-far was given; 1 the job failed.
     """
-    from skymark import cloud
-
     if None not in {job, job_id} and job != job_id:
         raise UsageError(f"job {job} and --job-id {job_id} differ; give one job")
     shown = cloud.show_log(
@@ -321,8 +308,6 @@ def cancel(
 
     Exit status: 0 none of these jobs runs; 2 no such machine or job.
     """
-    from skymark import cloud
-
     if all == bool(jobs):
         raise UsageError(f"name jobs, or give --all; `skymark queue {cluster}` shows them")
     cancelled = cloud.cancel(cluster, jobs, all=all)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from skymark import cloud
 from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import as_json, print_quote
 from skymark.cli.help import RARE
@@ -172,7 +173,6 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     Exit status: 0 the jobs are in the queue; 1 some jobs were not accepted; 2 nothing was queued;
     3 too dear, or you said no.
     """
-    from skymark import cloud
     from skymark.cli.terminal import Terminal
 
     of_cluster = {
@@ -233,22 +233,18 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 
 def _slots_json(submitted: Submitted | Quoted) -> dict[str, object]:
     """Return the jobs in a machine's queue, or their price, for JSON."""
-    from skymark.cloud import Quoted
-
     run = submitted.run
     told: dict[str, object] = {"run_id": run.run_id, "machine": run.name, "stores": run.stores}
-    if isinstance(submitted, Quoted):
+    if isinstance(submitted, cloud.Quoted):
         return {**told, "quote": as_json(submitted.quote)}
     return {**told, "jobs": [job.number for job in submitted.jobs]}
 
 
 def _parts_json(parts: SubmittedParts | Quoted | None) -> dict[str, object]:
     """Return managed jobs, or their price, for JSON."""
-    from skymark.cloud import Quoted
-
     if parts is None:
         return {"jobs": []}
-    if isinstance(parts, Quoted):
+    if isinstance(parts, cloud.Quoted):
         return {"run_id": parts.run.run_id, "quote": as_json(parts.quote)}
     return {
         "run_id": parts.run.run_id,
@@ -363,12 +359,10 @@ def _say_what_is_queued(submitted: Submitted) -> None:
 
 def _say_what_is_on_its_way(parts: SubmittedParts | Quoted | None) -> int:
     """Print managed jobs and their prices, with the commands that follow and end them."""
-    from skymark.cloud import Quoted
-
     if parts is None:
         say("no job was submitted")
         return 0
-    if isinstance(parts, Quoted):
+    if isinstance(parts, cloud.Quoted):
         return 0
     for problem in parts.problems:
         say(problem)
