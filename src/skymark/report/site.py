@@ -50,26 +50,9 @@ class IndexLine:
     history: str | None
     """The address of its kind's history; None where it is the only one."""
 
-    @property
-    def ok(self) -> int:
-        """The number of cells that were measured and verified."""
-        return self.run.counts.get(Status.OK, 0)
-
-    @property
-    def invalid(self) -> int:
-        """The number of cells that the oracle refused."""
-        return self.run.counts.get(Status.INVALID, 0)
-
-    @property
-    def failed(self) -> int:
-        """The number of cells that failed or ran out of time."""
-        counts = self.run.counts
-        return counts.get(Status.FAILED, 0) + counts.get(Status.TIMEOUT, 0)
-
-    @property
-    def left_out(self) -> int:
-        """The number of planned cells that nothing was measured of: skipped, without a record."""
-        return self.run.counts.get(Status.SKIPPED, 0) + len(self.run.missing)
+    def cells(self, *statuses: str) -> int:
+        """Return the number of cells whose record has one of these statuses."""
+        return sum(self.run.counts.get(Status(status), 0) for status in statuses)
 
 
 @dataclass(frozen=True)
@@ -89,15 +72,6 @@ class Latest:
 
 
 @dataclass(frozen=True)
-class Changed:
-    """A change of a series' level, in words."""
-
-    text: str
-    page: str
-    """The report of the first run of the new level."""
-
-
-@dataclass(frozen=True)
 class MachineKind:
     """The runs of one suite on one kind of machine."""
 
@@ -107,8 +81,9 @@ class MachineKind:
     history: str | None
     """The address of its history; None for a single run."""
     latest: tuple[Latest, ...]
-    changes: tuple[Changed, ...]
-    """The newest first."""
+    changes: tuple[tuple[str, str], ...]
+    """Changes of a series' level in words, each with the report of its first run; the newest
+    first."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +204,11 @@ def _machine(
         history=address,
         latest=tuple(latest.values()),
         changes=tuple(
-            Changed(
-                f"{newest.declaration.adapter_name(cell.adapter)} on {name_of(cell)}: "
-                f"{change.text} {history.metric.heading} since {change.run_id}",
+            (
+                (
+                    f"{newest.declaration.adapter_name(cell.adapter)} on {name_of(cell)}: "
+                    f"{change.text} {history.metric.heading} since {change.run_id}"
+                ),
                 pages[change.run_id],
             )
             for cell, change in changes[:MOST_CHANGES]
