@@ -91,7 +91,7 @@ def test_where_memory_is_short_only_parents_without_a_worker_are_ended(
     pool.start_ahead(kind, "forks-idle", [cell_of("forks-idle")], log)
     (idle,) = started()
     cell = cell_of("forks-a")
-    worker = pool.take_beside(kind, "forks-a", cell, log)
+    worker = pool.take_beside(kind, "forks-a", [cell], log)
     worker.await_ready()
     monkeypatch.setattr("skymark.execute.worker_pool.LEAST_FREE", 1.1)
     pool.start_ahead(kind, "b", [NEXT], log)

@@ -269,9 +269,7 @@ class Measurer:
 
     def start_ahead(self, group: str, cells: Collection[Cell]) -> None:
         """Start the process of the next cells early, so that it imports its library meanwhile."""
-        first = next(iter(cells))
-        adapter, log = self.suite.adapter_reference(first), self.run.open_log(first)
-        self.pool.start_ahead(self._kind(group), adapter, cells, log)
+        self.pool.start_ahead(*self._start(group, cells))
 
     def worker(self, group: str, cells: Collection[Cell]) -> WorkerProcess:
         """Return the worker for cells of a group.
@@ -279,9 +277,7 @@ class Measurer:
         Raises:
             WorkerError: none could be started.
         """
-        first = next(iter(cells))
-        adapter, log = self.suite.adapter_reference(first), self.run.open_log(first)
-        return self.pool.take(self._kind(group), adapter, cells, log)
+        return self.pool.take(*self._start(group, cells))
 
     def worker_beside(self, group: str, cell: Cell) -> WorkerProcess:
         """Return a worker that runs beside others, with the code that runs here.
@@ -289,18 +285,21 @@ class Measurer:
         Raises:
             WorkerError: none could be started.
         """
-        adapter, log = self.suite.adapter_reference(cell), self.run.open_log(cell)
-        return self.pool.take_beside(self._kind(group, of_this=True), adapter, cell, log)
+        return self.pool.take_beside(*self._start(group, [cell], of_this=True))
 
-    def _kind(self, group: str, *, of_this: bool = False) -> WorkerKind:
-        own, runner = self.pythons[group], self.suite.runner
-        return WorkerKind(
+    def _start(
+        self, group: str, cells: Collection[Cell], *, of_this: bool = False
+    ) -> tuple[WorkerKind, str, Collection[Cell], Path]:
+        """Return the kind, the adapter and the cells of a worker, and the log of the first cell."""
+        own, runner, first = self.pythons[group], self.suite.runner, next(iter(cells))
+        kind = WorkerKind(
             own or self.interpreters.current,
             runner,
             self.cache,
             self.interpreters.import_root(own, self.cache, runner, of_this=of_this),
             self.interpreters.platform,
         )
+        return kind, self.suite.adapter_reference(first), cells, self.run.open_log(first)
 
     # Ends of cells
 

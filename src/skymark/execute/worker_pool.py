@@ -67,25 +67,21 @@ class WorkerPool:
         Raises:
             WorkerError: no worker could be started.
         """
-        first = next(iter(cells))
         if (kept := self._kept_for(kind, cells)) is not None:
             return kept
         key = kind, adapter
         self._end_parents(lambda other, parent: other != key and not parent.has_forked)
-        return self.take_beside(kind, adapter, first, log)
+        return self.take_beside(kind, adapter, cells, log)
 
-    def take_beside(self, kind: WorkerKind, adapter: str, cell: Cell, log: Path) -> WorkerProcess:
-        """Return a new worker that runs beside others, and therefore must not measure.
-
-        Args:
-            kind: interpreter, code and device.
-            adapter: adapter of the worker.
-            cell: any cell of the adapter.
-            log: file for its output.
+    def take_beside(
+        self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path
+    ) -> WorkerProcess:
+        """Return a new worker as `take` does, which runs beside others and so must not measure.
 
         Raises:
             WorkerError: no worker could be started.
         """
+        cell = next(iter(cells))
         if not self._forks:
             return WorkerProcess(kind, cell, log)
         key = kind, adapter
@@ -100,13 +96,9 @@ class WorkerPool:
     def start_ahead(
         self, kind: WorkerKind, adapter: str, cells: Collection[Cell], log: Path
     ) -> None:
-        """Start the next worker's parent early, unless one is running; `take` reports its faults.
+        """Start the parent of a worker that `take` is going to return, unless one is running.
 
-        Args:
-            kind: interpreter, code and device.
-            adapter: adapter of the cells.
-            cells: the worker's cells, at least one.
-            log: file for its output.
+        `take` reports its faults.
         """
         key = kind, adapter
         parent = self._by_key.get(key)
