@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from skymark.cache.location import Policy, require_policy
 from skymark.cli.help import RARE
+from skymark.cli.options import PlanOptions, given_options
 from skymark.cli.parameters import MOST, PolicyName, Several, Split, TotalCpus, TotalMemory
 from skymark.execute.duration import LATEST, run_time
 from skymark.execute.partition.shard import idle_workers, items_of, requests_of, worker_parts
@@ -29,7 +30,6 @@ from skymark.report.text import duration
 from skymark.rundir.history import PastRun, read_history
 
 if TYPE_CHECKING:
-    from skymark.cli.options import PlanOptions
     from skymark.cloud.render.workload import Workload
 
 
@@ -169,13 +169,8 @@ class SharingOptions:
         Raises:
             UsageError: one is given.
         """
-        mine = {
-            "--store": self.store,
-            "--run-id": self.run_id,
-            "--cache-policy": self.cache_policy,
-            "--cache-root": self.cache_root,
-        }
-        if given := [*options.given(), *(name for name, value in mine.items() if value)]:
+        of_run = given_options(self, "split", "total_cpus", "total_memory")
+        if given := [*options.given(), *of_run]:
             raise UsageError(
                 f"{' and '.join(given)} cannot be given beside --command, which runs a program of "
                 "yours; leave out either"
