@@ -14,7 +14,7 @@ from skymark.cache.location import cache_directory
 from skymark.cli.caller import print_json, print_plain, say
 from skymark.cli.parameters import Env, Several
 from skymark.cli.tables import print_rows
-from skymark.execute.accelerator import python_of_accelerator, require_accelerator
+from skymark.execute.accelerator import python_of_gpus, require_accelerator
 from skymark.execute.ceilings import limits_of_data_here
 from skymark.execute.planner import planned
 from skymark.execute.seen_devices import copy_rates
@@ -164,7 +164,7 @@ def _copy_rates(driver: NvidiaDriver, *, own: bool) -> dict[int, list[CopyRates]
     faults = {one.kind for one in (*driver_faults(driver), *gpu_faults(driver.gpus))}
     if not driver.gpus or faults & STOPS_A_RUN:
         return {}
-    return copy_rates(visible_units(), python_of_accelerator("gpu", own=own))
+    return copy_rates(visible_units(), python_of_gpus(own=own))
 
 
 def _doctor_of_this_machine(skip: Collection[str], *, own: bool, json: bool) -> int:

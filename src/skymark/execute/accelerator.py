@@ -184,14 +184,13 @@ def require_fit_gpus(
             raise UsageError(f"{fault.message} ({fault.kind}); {fault.action}")
 
 
-def python_of_accelerator(platform: Platform, *, own: bool) -> Path:
-    """Return the interpreter for the check of libraries; make no venv.
+def python_of_gpus(*, own: bool) -> Path:
+    """Return the interpreter with libraries for GPUs; make no venv.
 
     Args:
-        platform: ``gpu`` or ``tpu``.
         own: use the venv of pinned builds if it exists; else the running interpreter.
     """
-    venvs, spec = Venvs(cache_directory()), accelerator_venv(target_of(platform))
+    venvs, spec = Venvs(cache_directory()), accelerator_venv(target_of("gpu"))
     if own and venvs.is_built(spec):
         return venvs.ensure(spec).python
     return Path(sys.executable)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from skymark.model.base import Frozen
 from skymark.model.metric import Metric
 from skymark.model.record import Record
 from skymark.report.ranking_table import ByElement, values_of
-from skymark.statistics.change_points import BesideOthers, CommonChange, beside, common_change
+from skymark.statistics.change_points import CommonChange, beside, common_change
 from skymark.statistics.difference import (
     Contrast,
     Difference,
@@ -39,47 +39,6 @@ class NamedCell(Frozen):
 
 Judged = tuple[str, str]
 """A cell's id and a metric's name."""
-
-
-class LibraryChanges:
-    """Mean change of each library that kept its version, by metric; on a logarithmic scale."""
-
-    def __init__(
-        self,
-        contrasts: Mapping[Judged, Contrast],
-        adapters: Mapping[str, str],
-        unchanged: Collection[str],
-    ) -> None:
-        """Take the mean over each library's cells.
-
-        Args:
-            contrasts: of all metrics of all cells.
-            adapters: the adapter of each cell, by its id.
-            unchanged: adapters whose versions are known and the same in both runs.
-        """
-        changes: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for (cell, metric), one in contrasts.items():
-            if one.centre is None and adapters[cell] in unchanged:
-                changes[metric][adapters[cell]].append(one.change)
-        self._adapters = adapters
-        self._means = {
-            metric: {adapter: fmean(each) for adapter, each in by_adapter.items()}
-            for metric, by_adapter in changes.items()
-        }
-
-    def in_common(self) -> dict[str, CommonChange]:
-        """Return what the libraries did alike, by metric, where enough is known."""
-        found = {name: common_change([*means.values()]) for name, means in self._means.items()}
-        return {name: one for name, one in found.items() if one is not None}
-
-    def beside_others(self, key: Judged, own: Contrast) -> BesideOthers | None:
-        """Return a cell's contrast beside the other libraries; None where too little is known."""
-        cell, metric = key
-        if own.centre is not None:
-            return None
-        means = self._means.get(metric, {})
-        others = common_change([means[name] for name in means if name != self._adapters[cell]])
-        return None if others is None else beside(own, others)
 
 
 class Judgement(NamedTuple):
@@ -178,11 +137,29 @@ def judge(
 def _beside_others(
     own: Mapping[Judged, Contrast], pairs: Sequence[tuple[Record, Record]]
 ) -> tuple[dict[Judged, Contrast], dict[str, CommonChange]]:
-    """Return contrasts beside the other libraries if enough is known, and the change in common."""
+    """Return contrasts beside the other libraries if enough is known, and the change in common.
+
+    A library's change is the mean over its cells on a logarithmic scale. Libraries that kept their
+    version count.
+    """
     adapters = {before.cell.id: before.cell.adapter for before, _ in pairs}
-    changes = LibraryChanges(own, adapters, _unchanged(pairs))
-    found = {key: changes.beside_others(key, one) for key, one in own.items()}
-    return {key: one for key, one in found.items() if one is not None}, changes.in_common()
+    unchanged = _unchanged(pairs)
+    changes: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (cell, metric), seen in own.items():
+        if seen.centre is None and adapters[cell] in unchanged:
+            changes[metric][adapters[cell]].append(seen.change)
+    means = {
+        metric: {adapter: fmean(each) for adapter, each in by_adapter.items()}
+        for metric, by_adapter in changes.items()
+    }
+    views: dict[Judged, Contrast] = {}
+    for (cell, metric), seen in own.items():
+        each = means.get(metric, {})
+        others = common_change([each[name] for name in each if name != adapters[cell]])
+        if seen.centre is None and others is not None:
+            views[cell, metric] = beside(seen, others)
+    common = {metric: common_change([*each.values()]) for metric, each in means.items()}
+    return views, {metric: change for metric, change in common.items() if change is not None}
 
 
 def _unchanged(pairs: Iterable[tuple[Record, Record]]) -> set[str]:
