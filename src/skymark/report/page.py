@@ -128,14 +128,6 @@ class CellStanding:
 
 
 @dataclass(frozen=True)
-class Overview:
-    """Adapters by scenario, in the order of the first table."""
-
-    tables: tuple[Table, ...]
-    lines: tuple[tuple[str, tuple[CellStanding, ...]], ...]
-
-
-@dataclass(frozen=True)
 class Absent:
     """Cells that were not measured for one reason."""
 
@@ -178,7 +170,8 @@ class ReportPage:
     decided: str | None
     """The number of decided scenarios, in words."""
     sections: tuple[Section, ...]
-    overview: Overview
+    overview: tuple[tuple[str, tuple[CellStanding, ...]], ...]
+    """Each adapter with its cell of every table, in the order of the first table."""
     bad: tuple[Record, ...]
     absent: tuple[Absent, ...]
     warned: tuple[Warned, ...]
@@ -221,7 +214,7 @@ def page_of(run: Run) -> ReportPage:
         noun=noun_of(declaration),
         decided=decided_in(verdicts),
         sections=sections,
-        overview=_overview(run, tables),
+        overview=tuple(_overview(run, tables)),
         bad=tuple(
             record for record in run.records if record.status.is_bad and not record.was_not_set_up
         ),
@@ -320,13 +313,12 @@ def _spread_charts(rows: Sequence[RankedRow], declaration: Declaration) -> Itera
             yield SpreadChart(heading, axis, tuple(marks))
 
 
-def _overview(run: Run, tables: Sequence[Table]) -> Overview:
+def _overview(run: Run, tables: Sequence[Table]) -> Iterable[tuple[str, tuple[CellStanding, ...]]]:
     metric = run.declaration.primary_metric
     first = {row.record.cell.adapter: at for at, row in enumerate(tables[0].rows)} if tables else {}
     adapters = dict.fromkeys(record.cell.adapter for record in run.records)
-    ordered = sorted(adapters, key=lambda adapter: first.get(adapter, len(first)))
-    lines = ((name, tuple(_standing(table, name, metric) for table in tables)) for name in ordered)
-    return Overview(tuple(tables), tuple(lines))
+    for adapter in sorted(adapters, key=lambda adapter: first.get(adapter, len(first))):
+        yield adapter, tuple(_standing(table, adapter, metric) for table in tables)
 
 
 def _standing(table: Table, adapter: str, metric: Metric) -> CellStanding:
