@@ -251,14 +251,11 @@ def _log_rows(choice: Choice, rung: Rung, kept: set[str] | None) -> Iterator[tup
             outcome = "goes on"
         else:
             deciding = order.deciding(record) if order.reaches(last[0]) else order.rate
-            outcome = f"left out: {_against(record, last[0], deciding)}"
+            ours, theirs = (_figure(one, deciding)[0] for one in (record, last[0]))
+            last_has = f"and the last that goes on has {theirs}"
+            outcome = f"left out: {ours} {deciding.heading}, {last_has}"
         figures = (_figure(record, metric)[0] for metric in choice.metrics)
         yield (choice.name_of(record), *figures, outcome)
-
-
-def _against(record: Record, other: Record, metric: Metric) -> str:
-    ours, theirs = (_figure(one, metric)[0] for one in (record, other))
-    return f"{ours} {metric.heading}, and the last that goes on has {theirs}"
 
 
 def _figure(record: Record, metric: Metric) -> tuple[str, str]:
@@ -326,7 +323,7 @@ def machines_of(
         own = [one for one in run.records if _is_same_work(one.cell, cell, suite, same)]
         placed = [(place, one) for one in own if (place := order.place(one)) is not None]
         if not placed:
-            settings = " ".join(f"{name}={_setting(cell, name)}" for name in same)
+            settings = " ".join(f"{name}={cell.settings.get(name)}" for name in same)
             raise UsageError(
                 f"{run.directory} has no good record of {cell.scenario}:{cell.variant} with "
                 f"{settings} and the same data; measure it there with `skymark tune`, or with "
@@ -369,7 +366,7 @@ def _is_same_work(one: Cell, other: Cell, suite: Suite, same: Sequence[str]) -> 
     return (
         (one.suite, one.scenario, one.variant) == (other.suite, other.scenario, other.variant)
         and _own_axes(one) == _own_axes(other)
-        and all(_setting(one, name) == _setting(other, name) for name in same)
+        and all(one.settings.get(name) == other.settings.get(name) for name in same)
         and suite.data_of(one) == suite.data_of(other)
     )
 
@@ -377,7 +374,3 @@ def _is_same_work(one: Cell, other: Cell, suite: Suite, same: Sequence[str]) -> 
 def _own_axes(cell: Cell) -> dict[str, Setting]:
     """Return a cell's axes, without the settings that a tune makes axes of."""
     return {name: value for name, value in cell.axes.items() if name not in cell.settings}
-
-
-def _setting(cell: Cell, name: str) -> Setting | None:
-    return cell.settings.get(name)
