@@ -58,6 +58,11 @@ class CellHistory(NamedCell):
     other_runs: int
     """Runs left out, because the cell's settings or definition were others."""
 
+    @property
+    def name(self) -> str:
+        """The scenario, and its data where it is real."""
+        return series_name(self.label, self.data)
+
 
 class History(Frozen):
     """Cells over runs."""
@@ -207,8 +212,6 @@ class TrendLine:
     """Positions of the changes of its level."""
     description: str
     """The line in words."""
-    name: str
-    """The scenario, and its data where it is real."""
     height: int = HEIGHT
 
 
@@ -229,13 +232,7 @@ def line_of(cell: CellHistory, metric: Metric) -> TrendLine:
         " ".join(points),
         tuple(100 * (place - 0.5) / length for place in marks),
         f"{count_of(len(cell.values), 'run')} from {write(low)} to {write(high)}",
-        name_of(cell),
     )
-
-
-def name_of(cell: CellHistory) -> str:
-    """Return the scenario of a series, and its data where it is real."""
-    return series_name(cell.label, cell.data)
 
 
 def series_name(label: str, data: str | None) -> str:
@@ -277,7 +274,7 @@ def print_history(history: History, console: Console) -> None:
     write = writer(history.metric)
     for cell in history.cells:
         table.add_row(
-            Text(plain(name_of(cell))),
+            Text(plain(cell.name)),
             Text(plain(cell.adapter)),
             Text(f"{len(cell.values)}"),
             Text(write(cell.values[0])),

@@ -18,7 +18,6 @@ from skymark.report.history import (
     history_of,
     in_order_of_time,
     line_of,
-    name_of,
     run_directories,
     series_name,
     write_history,
@@ -178,7 +177,7 @@ def _machine(
     trends = defaultdict(list)
     for cell in history.cells:
         if len(cell.values) > 1:
-            trends[name_of(cell)].append(line_of(cell, history.metric))
+            trends[cell.name].append(line_of(cell, history.metric))
     latest: dict[str, Latest] = {}
     for run in reversed(runs):
         data = {one.cell.label: one.data.name for one in run.records if one.data}
@@ -206,7 +205,7 @@ def _machine(
         changes=tuple(
             (
                 (
-                    f"{newest.declaration.adapter_name(cell.adapter)} on {name_of(cell)}: "
+                    f"{newest.declaration.adapter_name(cell.adapter)} on {cell.name}: "
                     f"{change.text} {history.metric.heading} since {change.run_id}"
                 ),
                 pages[change.run_id],

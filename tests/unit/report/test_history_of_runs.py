@@ -16,7 +16,7 @@ from skymark.cli.main import main
 from skymark.model.data import DataTaken
 from skymark.model.errors import UsageError
 from skymark.model.manifest import Pair
-from skymark.report.history import bars, history_of, name_of, runs_in, write_history
+from skymark.report.history import bars, history_of, runs_in, write_history
 from skymark.rundir.reader import Run
 from skymark.statistics.difference import Verdict
 
@@ -116,7 +116,7 @@ def test_a_run_on_other_data_has_a_series_of_its_own(series: Series, other: int)
         ("numpy", "./table.csv"): 1, ("grain", "./table.csv"): 1,
     }  # fmt: skip
     assert [one.other_runs for one in found.cells] == [0] * 4
-    assert {name_of(one) for one in found.cells} == {
+    assert {one.name for one in found.cells} == {
         "TAB-1:small", "TAB-1:small on ./table.csv"
     }  # fmt: skip
 
