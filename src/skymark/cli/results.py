@@ -328,8 +328,7 @@ def _store(directory: Path, address: str, wait_s: float, *, json: bool) -> int:
         (stored,) = storing.finish(wait_s, note)
     say_what_was_stored([stored], directory)
     if json:
-        rows = {**asdict(stored), "not_sent": damaged}
-        print_json(rows)
+        print_json({**asdict(stored), "not_sent": damaged})
     if damaged:
         say(_not_sent(damaged, directory))
     return 0 if stored.ok and not damaged else 1
@@ -425,8 +424,7 @@ def site(
     for problem in written.problems:
         note(f"left out: {problem}")
     if json:
-        rows = {**asdict(written), "index": str(written.index)}
-        print_json(rows)
+        print_json({**asdict(written), "index": str(written.index)})
     else:
         note(f"runs: {written.runs}, histories: {written.histories}; open in a browser:")
         print_plain(str(written.index))

@@ -15,12 +15,7 @@ from skymark.cli.tables import Json, print_rows
 from skymark.execute.accelerator import target_of
 from skymark.execute.planner import read_plan
 from skymark.execute.venv_specs import venvs_named, venvs_of_plan
-from skymark.execute.venvs import (
-    BuiltVenv,
-    Venvs,
-    adapters_here,
-    install_line,
-)
+from skymark.execute.venvs import BuiltVenv, Venvs, adapters_here, install_line
 from skymark.machine.facts import has_driver
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.machine import Platform
