@@ -57,7 +57,9 @@ def test_the_table_has_six_rows_and_never_recommends_staggered_starts():
 
 def test_a_network_disk_is_named_and_its_locks_are_not_needed(tmp_path):
     case = case_of(tmp_path, GB, 64, "once", lambda _: ("network", "lustre", 1000 * GB))
-    assert "lustre, whose locks are not needed" in choose(case, RATES).reason
+    choice = choose(case, RATES)
+    assert choice.policy is Policy.SHARED
+    assert "on lustre" in choice.reason
 
 
 def test_rates_are_measured_on_the_disk_of_the_root_and_kept(tmp_path):

@@ -94,9 +94,9 @@ def test_row_groups_are_small_enough_to_stream_and_shards_are_even(tmp_path):
 @pytest.mark.parametrize(
     ("content", "field", "message"),
     [
-        ('{"data": [{"a": 1}]}', None, "name the key of its rows: --field data"),
-        ('{"data": [{"a": 1}]}', "rows", "it has no field 'rows'; it has data"),
-        ('[{"a": 1}', None, "cannot be read as json"),
+        ('{"data": [{"a": 1}]}', None, "--field data"),
+        ('{"data": [{"a": 1}]}', "rows", "'rows'.* has data"),
+        ('[{"a": 1}', None, r"rows\.json.* as json"),
         ("[]", None, "has no rows"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_disk_that_fills_up_meanwhile_says_so_and_leaves_nothing(tmp_path, mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(StorageFullError, match=r"no space left for .* during its build"):
+    with pytest.raises(StorageFullError, match=r"during its build"):
         converted(tmp_path, write_json(tmp_path / "rows.json"))
     assert [path.name for path in (tmp_path / "root" / "converted").iterdir()] == [".leases"]
 
@@ -184,7 +184,7 @@ def test_runs_data_of_the_hub_that_the_disk_has_no_room_for_is_not_read(tmp_path
 
 def test_tar_shards_are_not_converted(tmp_path):
     (tmp_path / "0.tar").touch()
-    with pytest.raises(UsageError, match="tar shards stream as they are"):
+    with pytest.raises(UsageError, match="--cache-policy shared"):
         converted(tmp_path, tmp_path / "0.tar")
 
 

@@ -100,7 +100,7 @@ def test_a_choice_that_is_left_to_skymark_is_one_that_works(root, source, tmp_pa
     command = ["cache", "use", "--cache-root", str(root), "--data", str(source)]
     assert main([*command, "--prepare", fill, "--", "true"]) == 0
     assert "refuses locks" in (said := " ".join(capsys.readouterr().err.split()))
-    assert "so the cache is shared" in said
+    assert "cache is shared" in said
 
 
 def test_runs_are_refused_a_directory_without_locks(root, capsys, tmp_path):
@@ -123,7 +123,7 @@ def test_a_shared_run_and_the_lock_of_the_machine_name_the_fault(root, monkeypat
     with pytest.raises(RunDirectoryError, match="refuses locks"), joint_writer(root / "run"):
         pass
     monkeypatch.setenv(LOCK_VARIABLE, str(root / "lock"))
-    with pytest.raises(UsageError, match="on a disk of this machine"), measuring():
+    with pytest.raises(UsageError, match=f"{root / 'lock'}.*{LOCK_VARIABLE}"), measuring():
         pass
 
 

@@ -73,7 +73,8 @@ def test_what_a_killed_job_left_is_swept_by_the_next_and_that_of_a_live_one_is_n
     told = []
     with job_directory(tmp_path, {"SLURM_JOB_ID": "4712"}, told.append):
         assert not directory.exists()
-    assert told == [f"removed {directory}, which a dead job left"]
+    (line,) = told
+    assert str(directory) in line
 
 
 def test_a_dead_job_of_another_machine_is_told_by_the_clock_of_the_disk(tmp_path):

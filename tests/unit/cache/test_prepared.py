@@ -118,7 +118,7 @@ def test_a_damaged_sealed_cache_is_refused_before_the_job_starts(tmp_path, recip
     file.chmod(0o644)
     file.write_text("cut")
     with (
-        pytest.raises(CacheError, match="3 bytes, and was built with 9"),
+        pytest.raises(CacheError, match=r"json/rows .*3 bytes.* 9\b"),
         provided(Policy.PREBUILT, recipe, root, {}),
     ):
         pass
@@ -135,10 +135,10 @@ def test_a_flipped_byte_is_found_by_its_digest(tmp_path, recipe):
 
 
 def test_a_command_that_fails_tells_its_last_words(tmp_path, source):
-    command = (sys.executable, "-c", "raise SystemExit('the hub is away')")
+    command = (sys.executable, "-c", "raise SystemExit('no hub')")
     recipe = recipe_of((str(source),), prepare=command)
     with (
-        pytest.raises(CacheError, match=r"ended with status 1\nthe hub is away"),
+        pytest.raises(CacheError, match=r"status 1\nno hub"),
         provided(Policy.SHARED, recipe, tmp_path / "root", {}),
     ):
         pass
@@ -154,7 +154,7 @@ def test_per_job_builds_nothing_and_staggered_waits_its_turn(tmp_path, recipe):
         Policy.STAGGERED, None, root, {}, told.append, turn=2, stagger_s=0.01
     ) as variables:
         assert variables["HF_DATASETS_CACHE"].startswith(str(root / PLAIN))
-    assert "waiting 0.02 s, for 2 jobs come first" in told
+    assert any("0.02 s" in line and "2 jobs" in line for line in told)
     assert not (tmp_path / "calls").exists()
 
 
@@ -168,11 +168,11 @@ def test_parquet_names_the_converted_data(tmp_path, source):
 @pytest.mark.parametrize(
     ("sources", "options", "message"),
     [
-        ((), {}, "name the data set's files"),
+        ((), {}, "--prepare"),
         (("a.xyz",), {}, "skymark knows .csv"),
-        (("a.csv",), {"field": "rows"}, "only JSON has one"),
+        (("a.csv",), {"field": "rows"}, "--field rows.* csv"),
         (("a.csv", "a.json"), {}, "several kinds"),
-        (("a.json",), {"prepare": ("no-such-command",)}, "there is no such command"),
+        (("a.json",), {"prepare": ("no-such-command",)}, "--prepare 'no-such-command'"),
         (("s3://bucket/a.json",), {}, "--prepare"),
     ],
 )
@@ -185,7 +185,7 @@ def test_what_cannot_be_built_is_refused(tmp_path, monkeypatch, sources, options
 
 
 def test_an_absent_source_or_library_says_what_to_do(tmp_path, source):
-    with pytest.raises(CacheError, match="check the name of the source"):
+    with pytest.raises(CacheError, match=r"/none\.json"):
         recipe_of((str(tmp_path / "none.json"),))
     with pytest.raises(CacheError, match="--python"):
         recipe_of((str(source),), python=str(tmp_path / "none"))

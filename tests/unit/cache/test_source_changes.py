@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -10,7 +11,7 @@ from skymark.cache.building import SOURCES
 from skymark.cache.entries import MOST_SOURCES, troubles
 from skymark.cache.providing import build_prepared
 from skymark.cache.recipe import recipe_of
-from skymark.cache.sources import changes, look_at
+from skymark.cache.sources import GONE, WRONG, changes, look_at
 
 CONTENT = b'{"a": 1}\n' * 20
 
@@ -40,32 +41,32 @@ def written(path, content, time_ns):
     [
         (
             lambda path: path.unlink(),
-            "No such file or directory: rows.jsonl",
-            "is gone or cannot be looked at; it had 180 bytes of 2023-11-14 22:13:20.000000 UTC",
-            "put it back, with its time",
+            GONE.format("rows.jsonl"),
+            r"gone .*180 bytes .*22:13:20\.0",
+            "put it back",
         ),
         (
             lambda path: written(path, CONTENT[:50], 1_700_000_001_000_000_000),
-            "wrong rows",
-            "is shorter: it has 50 bytes of 2023-11-14 22:13:21.000000 UTC, and had 180 bytes",
-            "if it was cut off, copy it again",
+            WRONG,
+            r"shorter: .*50 bytes of 2023-11-14 22:13:21\.0.* 180 bytes",
+            "if it was cut off",
         ),
         (
             lambda path: written(path, b"", 1_700_000_000_000_000_000),
-            "wrong rows",
-            "is shorter: it has 0 bytes",
+            WRONG,
+            r"shorter: .* 0 bytes .*180 bytes",
             "if it was cut off",
         ),
         (
             lambda path: written(path, CONTENT * 2, 1_700_000_000_000_000_000),
-            "wrong rows",
-            "has changed: it has 360 bytes",
+            WRONG,
+            r"changed: .*360 bytes .*180 bytes",
             "build it again",
         ),
         (
             lambda path: written(path, CONTENT.replace(b"1", b"2"), 1_700_000_002_000_000_000),
-            "wrong rows",
-            "has changed: it has 180 bytes of 2023-11-14 22:13:22.000000 UTC",
+            WRONG,
+            r"changed: .*180 bytes .*22:13:22\.0.*22:13:20\.0",
             "build it again",
         ),
     ],
@@ -76,8 +77,7 @@ def test_a_source_is_named_with_what_became_of_it(entry, file, harm, message, ca
     harm(file)
     (found,) = troubles(entry)
     assert found.message == message
-    assert found.cause.startswith(f"{file} {cause}")
-    assert found.cause.endswith("since the cache was built")
+    assert re.match(rf"{re.escape(str(file))} .*{cause}", found.cause)
     assert found.action.startswith(action)
 
 
@@ -98,13 +98,17 @@ def test_of_many_sources_a_few_are_named_and_the_others_counted(tmp_path):
         path.unlink()
     found = list(troubles(entry))
     assert len(found) == MOST_SOURCES
-    assert found[-1].cause.endswith("; 3 more sources are not what they were")
+    assert ["3 more sources" in trouble.cause for trouble in found] == [
+        *([False] * (MOST_SOURCES - 1)),
+        True,
+    ]
 
 
 def test_a_list_of_sources_that_is_damaged_is_told(entry):
     (entry / SOURCES).write_text("{half a")
     (found,) = troubles(entry)
-    assert f"its list of sources ({SOURCES}) is damaged" in found.cause
+    assert found.message == WRONG
+    assert f"({SOURCES})" in found.cause
 
 
 def test_a_name_with_an_equals_sign_is_no_split(tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 import subprocess
 import sys
 
@@ -10,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from skymark.cache.building import build_once
-from skymark.cache.entries import troubles
+from skymark.cache.entries import FULL, UNREADABLE, troubles
 from skymark.model.errors import StorageFullError
 from tests.faults.disks import modes_hold, small_disk
 
@@ -56,8 +59,8 @@ def test_cant_read_json_train_arrow_is_a_file_that_was_cut_off(library_cache, ke
     done = subprocess.run([sys.executable, "-c", READ, str(arrow)], check=False, stderr=-1)
     assert done.returncode != 0, "the library could read it"
     (found,) = troubles(library_cache)
-    assert found.message == "Can't read json-train.arrow"
-    assert "another process wrote it at the same time, or died" in found.cause
+    assert found.message == UNREADABLE.format("json-train.arrow")
+    assert "another process" in found.cause
     assert "--cache-policy shared" in found.action
 
 
@@ -87,7 +90,7 @@ def test_permission_denied_names_owner_and_mode(library_cache):
         [*words, EXPLAIN, str(library_cache)], capture_output=True, text=True, check=True
     )
     assert "Permission denied: json-train.arrow |" in told.stdout
-    assert "with mode 0, and you are neither" in told.stdout
+    assert "mode 0," in told.stdout
     assert "chmod -R g+rX" in told.stdout
 
 
@@ -96,16 +99,16 @@ def test_permission_denied_by_another_s_lock_is_told(library_cache):
     lock.touch(mode=0o444)
     words = [*modes_hold(), sys.executable, "-c", EXPLAIN, str(library_cache)]
     told = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert "a lock that another user made" in told.stdout
+    assert re.search(r"json\.lock .*another user", told.stdout)
 
 
 @pytest.mark.needs("root")
 def test_no_space_left_is_told_before_a_build_and_explained(tmp_path):
     with small_disk(tmp_path / "disk", "2m") as disk:
-        with pytest.raises(OSError, match="No space left on device"):
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
             (disk / "large").write_bytes(b"x" * (4 << 20))
         (found,) = troubles(disk)
-        assert found.message == "No space left on device"
+        assert found.message == FULL
         assert "are free" in found.cause
         (disk / "large").unlink()
         with pytest.raises(StorageFullError, match="no space left"):

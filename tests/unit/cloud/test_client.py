@@ -20,9 +20,10 @@ def test_an_error_without_a_message_is_named():
 
 
 def test_a_long_message_keeps_what_failed_and_the_last_words_of_the_program():
-    said = short(RuntimeError(f"set-up failed: {'usage of kill ' * 200} no room on the disk"))
-    assert said.startswith("set-up failed: ")
-    assert said.endswith(" no room on the disk")
+    first, last = "set-up failed: ", " no room on the disk"
+    said = short(RuntimeError(f"{first}{'usage of kill ' * 200}{last}"))
+    assert said.startswith(first)
+    assert said.endswith(last)
     assert len(said) == FIRST_CHARACTERS + LAST_CHARACTERS + len(" … ")
 
 

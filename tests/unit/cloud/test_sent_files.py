@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -175,7 +176,8 @@ def test_of_a_folder_in_git_the_tracked_files_go_along_and_of_another_one_all(ch
 def test_a_named_folder_with_a_secret_is_refused_and_nothing_is_made(checkout, name, folder):
     plant(checkout, f"{folder}/train.py", "")
     plant(checkout / folder, name, SECRETS[name])
-    with pytest.raises(UsageError, match="would leave this machine"):
+    told = rf"{re.escape(f'{folder}/{name}')}.*--secret"
+    with pytest.raises(UsageError, match=told):
         source_with([Path("mine")])
     assert list(checkout.parent.glob("cache/source/*")) == []
 
@@ -223,7 +225,7 @@ def test_a_job_of_one_s_own_gets_its_folder_and_no_file_of_skymark(checkout):
 
 def test_a_folder_whose_files_git_does_not_list_is_refused(checkout):
     (checkout / ".git" / "HEAD").write_text("damaged")
-    with pytest.raises(UsageError, match="git does not list"):
+    with pytest.raises(UsageError, match=r"git -C .*tests ls-files"):
         source_with([Path("tests")])
 
 
@@ -237,7 +239,7 @@ def test_a_file_among_credentials_is_refused_from_within_too(checkout, monkeypat
         lambda: checked_copy(path),
         lambda: checked_copy(path.parent),
     ):
-        with pytest.raises(UsageError, match="is a directory of credentials"):
+        with pytest.raises(UsageError, match=rf"{re.escape(folder)}/ .*credentials"):
             send()
 
 
@@ -274,7 +276,7 @@ def test_a_file_that_becomes_a_link_or_a_pipe_is_not_read(checkout):
     path = files["README.md"]
     path.unlink()
     path.symlink_to("/etc/hostname")
-    with pytest.raises(UsageError, match=r"README\.md cannot be sent"):
+    with pytest.raises(UsageError, match=r"/README\.md"):
         made_directory(files)
 
 

@@ -63,7 +63,7 @@ def test_without_the_bindings_a_gpu_is_unknown_and_the_advice_installs_them(
     nvidia.DEVICE_FILE.touch()
     (fault,) = driver_faults(nvidia_driver())
     assert fault.kind == "driver-not-asked"
-    assert "pip install nvidia-ml-py" in fault.action
+    assert "nvidia-ml-py" in fault.action
 
 
 def test_a_gpu_without_a_fault_has_none(driver):
@@ -125,10 +125,9 @@ def test_each_fault_of_a_gpu_has_a_kind_its_figures_and_advice(driver, kind, dif
 def test_copies_that_are_far_below_the_rate_of_the_link_are_a_fault(driver):
     driver.has(H100)
     (fault,) = faults(driver, SLOW)
-    assert (fault.kind, "12.1 GB/s of 63.0 GB/s that PCIe 5 x16 has" in fault.message) == (
-        "gpu-slow-copies",
-        True,
-    )
+    assert fault.kind == "gpu-slow-copies"
+    for value in ("12.1 GB/s", "63.0 GB/s", "PCIe 5 x16"):
+        assert value in fault.message
     assert faults(driver, FAST) == []
 
 
@@ -238,7 +237,7 @@ def test_a_program_uses_one_slice_of_a_gpu_that_is_cut(driver):
 def test_a_driver_that_never_answers_is_waited_for_so_long_and_no_longer(driver, monkeypatch):
     monkeypatch.setattr(nvidia, "ANSWER_S", 0.1)
     driver.has(H100 | {"hangs": 30})
-    assert lost_gpu({}) == "the driver gave no answer in 0.1 s"
+    assert "no answer in 0.1 s" in lost_gpu({})
     (fault,) = faults(driver)
     assert fault.kind == "driver-fault"
 
