@@ -60,7 +60,8 @@ def test_only_a_simulated_machine_is_not_asked_for_its_gpu(tmp_path, monkeypatch
     said = []
     if simulated:
         require_accelerator("gpu", said.append, own=False, root=tmp_path)
-        assert said == ["no GPU is looked for: this is a rehearsal, on a CPU"]
+        (line,) = said
+        assert "rehearsal" in line
     else:
         with pytest.raises(UsageError, match="no GPU here"):
             require_accelerator("gpu", said.append, own=False, root=tmp_path)
@@ -74,17 +75,17 @@ def test_both_libraries_that_compute_on_the_accelerator_satisfy(root_with_driver
 @pytest.mark.parametrize(
     ("jax", "torch", "said"),
     [
-        (BLIND_JAX, WORKING_TORCH, "jax sees no GPU: RuntimeError: Unknown backend gpu"),
-        (BREAKING_JAX, WORKING_TORCH, "jax sees no GPU: SIGABRT ended it"),
-        (WORKING_JAX, CPU_TORCH, "torch sees no GPU: RuntimeError: torch 2+cpu is a build for"),
-        ("import sys; sys.exit(3)", WORKING_TORCH, "jax sees no GPU: it ended with status 3"),
+        (BLIND_JAX, WORKING_TORCH, "^jax .* GPU: RuntimeError: "),
+        (BREAKING_JAX, WORKING_TORCH, "^jax .*SIGABRT"),
+        (WORKING_JAX, CPU_TORCH, r"^torch .*torch 2\+cpu"),
+        ("import sys; sys.exit(3)", WORKING_TORCH, "^jax .*status 3"),
     ],
 )
 def test_one_library_that_sees_nothing_is_enough_to_refuse(
     root_with_driver, libraries, jax, torch, said
 ):
     libraries(jax=jax, torch=torch)
-    with pytest.raises(UsageError, match=said.replace("+", r"\+")):
+    with pytest.raises(UsageError, match=said):
         require_accelerator("gpu", print, own=False, root=root_with_driver)
 
 
@@ -148,7 +149,7 @@ def test_the_pinned_builds_are_held_against_the_driver_before_their_venv_is_made
     driver, root_with_driver, monkeypatch
 ):
     driver.has(H100, driver="470.82.01", cuda=11040)
-    with pytest.raises(UsageError, match=r"built for CUDA 12.*470.82.01.*driver 525 or newer"):
+    with pytest.raises(UsageError, match=r"CUDA 12\b.*470\.82\.01.*driver 525\b"):
         require_accelerator("gpu", pytest.fail, own=True, root=root_with_driver, variables={})
 
 
@@ -162,7 +163,7 @@ def test_a_machine_with_a_driver_but_no_library_is_refused(root_with_driver):
     environment = Path(sys.prefix)
     if any(environment.glob("lib/python*/site-packages/jax")):
         pytest.skip("this interpreter has JAX")
-    with pytest.raises(UsageError, match="neither JAX nor torch is installed"):
+    with pytest.raises(UsageError, match=r"JAX nor torch .*--env current"):
         require_accelerator("gpu", print, own=False, root=root_with_driver)
 
 

@@ -45,19 +45,19 @@ def changed(plan, **update):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (lambda plan: "{not json", "is no plan: it is not JSON"),
-        (lambda plan: "\xff\x00", "is no plan: it is not JSON"),
-        (lambda plan: "[" * 100_000, "is no plan: it is not JSON"),
+        (lambda plan: "{not json", "not JSON"),
+        (lambda plan: "\xff\x00", "not JSON"),
+        (lambda plan: "[" * 100_000, "not JSON"),
         (lambda plan: "[1, 2]", "is no plan; `skymark plan --output FILE` writes one"),
         (lambda plan: '{"run_id": "x"}', "is no plan; "),
-        (lambda plan: changed(plan, schema_version=99), "of a newer skymark .schema 99, here"),
-        (lambda plan: changed(plan, schema_version=2), "of an earlier skymark .*make it anew"),
+        (lambda plan: changed(plan, schema_version=99), r"newer skymark \(schema 99\b"),
+        (lambda plan: changed(plan, schema_version=2), r"earlier skymark \(schema 2\b"),
         (lambda plan: changed(plan, colour="red"), "no whole plan: colour: Extra"),
         (lambda plan: changed(plan, effort=None), "no whole plan: effort: "),
-        (lambda plan: changed(plan, cells=[]), "it has no cell, or one twice"),
+        (lambda plan: changed(plan, cells=[]), "no whole plan: .*no cell"),
         (
             lambda plan: changed(plan, cells=json.loads(plan_text(plan))["cells"][:1] * 2),
-            "it has no cell, or one twice",
+            "no whole plan: .*twice",
         ),
         (lambda plan: changed(plan, suite="lading"), "unknown suite 'lading'.*'loading'.*install"),
     ],
@@ -74,7 +74,7 @@ def test_a_plan_with_cells_of_another_suite_is_refused(tmp_path, plan):
     content = json.loads(plan_text(plan))
     content["cells"][0]["cell"]["suite"] = "sorting"
     (tmp_path / "plan.json").write_text(json.dumps(content))
-    with pytest.raises(UsageError, match="of the suite 'loading', and has cells of sorting"):
+    with pytest.raises(UsageError, match=r"'loading'.* sorting"):
         read_plan(tmp_path / "plan.json")
 
 

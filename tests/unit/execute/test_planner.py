@@ -94,8 +94,8 @@ def test_a_run_may_be_continued_with_another_time():
         ({"time": "soon"}, "--time 'soon' is no duration"),
         ({"time": "0s"}, "--time '0s' is no duration"),
         ({"time": "0"}, "such as 90m"),
-        ({"time": "1m", "rounds": 3}, "leave one of them out"),
-        ({"goal": "best", "rounds": 3}, "leave one of them out"),
+        ({"time": "1m", "rounds": 3}, "--rounds 3 "),
+        ({"goal": "best", "rounds": 3}, "--rounds 3 "),
         ({"goal": "best"}, "--goal best needs --time"),
     ],
 )
@@ -105,7 +105,7 @@ def test_times_and_goals_that_mean_nothing_are_refused(given, words):
 
 
 def test_a_time_is_refused_where_nothing_varies():
-    with pytest.raises(UsageError, match="of the suite clip does not vary"):
+    with pytest.raises(UsageError, match=r"--time .*\bclip\b"):
         make_plan(load_profile("clip"), Work(time="1m"))
 
 

@@ -76,7 +76,7 @@ def test_an_unknown_profile_names_the_nearest():
         ('suite = "loading"\nplatform = "cpu"\nscenarios = []\n', ["description", "required"]),
         (GOOD.replace('suite = "loading"\n', ""), ["suite", "required"]),
         (GOOD + "adapters = 'numpy'\n", ["adapters", "tuple"]),
-        (GOOD + "deadline_minutes = 0\n", ["deadline_minutes", "greater than or equal to 1"]),
+        (GOOD + "deadline_minutes = 0\n", ["deadline_minutes", "equal to 1"]),
         (GOOD + "max_cost_usd = -1\n", ["max_cost_usd", "greater than 0"]),
         *(
             (GOOD + f"max_cost_usd = {amount}\n", ["max_cost_usd = ", "finite number"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -124,50 +125,48 @@ def test_runs_go_into_the_project_s_directory(capsys):
     Path("skymark.toml").write_text(OWN)
     assert results_directory() == Path("bench")
     assert main(["report"]) == 2
-    assert "no run in bench" in capsys.readouterr().err
+    assert "run in bench;" in capsys.readouterr().err
     assert main(["run", "--resume"]) == 2
-    assert "no unfinished run of this plan in bench" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "unfinished run" in said
+    assert " in bench;" in said
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line", "words"),
     [
-        (
-            'x = 1\n\nadaptrs = ["numpy"]',
-            "skymark.toml:1: there is no key 'x'; valid keys: adapters",
-        ),
-        ('\nstore = ["s3://b/p"]', "skymark.toml:2: only the command line may set 'store'"),
-        ('infra = "gcp"', "skymark.toml:1: only the command line may set 'infra'"),
-        ("max_cost = 900", "skymark.toml:1: only the command line may set 'max_cost'"),
-        ('deadline = "9h"', "skymark.toml:1: only the command line may set 'deadline'"),
-        ('profile = "gpu_h100"', "skymark.toml:1: only the command line may set 'profile'"),
-        ('[env]\nPATH = "."', "skymark.toml:1: only the command line may set 'env'"),
-        ('time = "5m"\nadapters = ["./e.py:E"]', "skymark.toml:2: adapters: './e.py:E' is a file"),
-        ('adapters = ["e.py:E"]', "skymark.toml:1: adapters: 'e.py:E' is a file"),
-        (
-            'suite = "clip"\nadapters = ["ViT-B-32:w.pt"]',
-            "skymark.toml:2: adapters: 'ViT-B-32:w.pt'",
-        ),
-        (
-            'adapters = ["grain@0.1"]',
-            "skymark.toml:1: adapters: 'grain@0.1' is a file or a version",
-        ),
-        ('scenarios = ["/etc"]', "skymark.toml:1: scenarios: '/etc' is a path"),
-        ('output = "../x"', "skymark.toml:1: output: '../x' is outside the project"),
-        ('output = "/tmp/x"', "skymark.toml:1: output: '/tmp/x' is outside the project"),
-        ('time = "20"', "skymark.toml:1: time: "),
-        ("time = 20", "skymark.toml:1: time: Input should be a valid string"),
-        ("[settings]\nworkers = [1]", "skymark.toml:2: settings.workers"),
-        ('[settings]\n\ndata = "/etc"', "skymark.toml:3: only the command line may set 'data'"),
-        ('settings = { "skip-damaged" = true }', "skymark.toml:1: only the command line may set"),
-        ('suite = "loadin"', "skymark.toml:1: unknown suite 'loadin'. Did you mean 'loading'?"),
-        ("time = \n", "skymark.toml: Invalid value (at line 1, column 8); mend the file"),
+        ('x = 1\n\nadaptrs = ["numpy"]', 1, "no key 'x'; .*adapters"),
+        ('\nstore = ["s3://b/p"]', 2, "command line .*'store'"),
+        ('infra = "gcp"', 1, "command line .*'infra'"),
+        ("max_cost = 900", 1, "command line .*'max_cost'"),
+        ('deadline = "9h"', 1, "command line .*'deadline'"),
+        ('profile = "gpu_h100"', 1, "command line .*'profile'"),
+        ('[env]\nPATH = "."', 1, "command line .*'env'"),
+        ('time = "5m"\nadapters = ["./e.py:E"]', 2, r"adapters: '\./e\.py:E'"),
+        ('adapters = ["e.py:E"]', 1, r"adapters: 'e\.py:E'"),
+        ('suite = "clip"\nadapters = ["ViT-B-32:w.pt"]', 2, r"adapters: 'ViT-B-32:w\.pt'"),
+        ('adapters = ["grain@0.1"]', 1, r"adapters: 'grain@0\.1'"),
+        ('scenarios = ["/etc"]', 1, "scenarios: '/etc'"),
+        ('output = "../x"', 1, r"output: '\.\./x'"),
+        ('output = "/tmp/x"', 1, "output: '/tmp/x'"),
+        ('time = "20"', 1, "time: "),
+        ("time = 20", 1, "time: .*valid string"),
+        ("[settings]\nworkers = [1]", 2, r"settings\.workers"),
+        ('[settings]\n\ndata = "/etc"', 3, "command line .*'data'"),
+        ('settings = { "skip-damaged" = true }', 1, "command line .*'skip.damaged'"),
+        ('suite = "loadin"', 1, "'loadin'.*'loading'"),
     ],
 )
-def test_a_wrong_or_forbidden_key_is_refused_with_its_line(text, said, capsys):
+def test_a_wrong_or_forbidden_key_is_refused_with_its_line(text, line, words, capsys):
     Path("skymark.toml").write_text(text)
     assert main(["plan", "--scenarios", "TAB-1"]) == 2
-    assert f"skymark: {said}" in capsys.readouterr().err
+    assert re.search(rf"skymark: skymark\.toml:{line}: .*{words}", capsys.readouterr().err)
+
+
+def test_a_file_that_is_no_toml_is_refused_with_the_place_of_its_fault(capsys):
+    Path("skymark.toml").write_text("time = \n")
+    assert main(["plan"]) == 2
+    assert re.search(r"skymark\.toml: .*line 1, column 8", capsys.readouterr().err)
 
 
 def test_the_line_in_pyproject_counts_from_the_file_s_beginning(capsys):
@@ -175,7 +174,7 @@ def test_the_line_in_pyproject_counts_from_the_file_s_beginning(capsys):
     text = f"[project]\nname = 'x'\n\n{own}"
     Path("pyproject.toml").write_text(text)
     assert main(["plan"]) == 2
-    assert "pyproject.toml:8: only the command line may set 'data'" in capsys.readouterr().err
+    assert re.search(r"pyproject\.toml:8: .*'data'", capsys.readouterr().err)
 
 
 def test_an_unknown_setting_is_refused_as_on_the_command_line():

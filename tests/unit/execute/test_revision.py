@@ -45,7 +45,8 @@ def test_a_revision_s_code_is_what_git_has_of_it(package: Path, tmp_path: Path) 
     told: list[str] = []
     code = [code_of(revision, tmp_path / "cache", told.append) for _ in range(2)][1]
     assert (code.package / WORKER).read_text() == "old"
-    assert told == [f"taking the code of {revision.short} from git (once)"]
+    (line,) = told
+    assert revision.short in line
     assert not revision.dirty
 
 
@@ -74,8 +75,8 @@ def test_changes_that_are_in_no_commit_are_noticed(package: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nosuch", "has no such revision.*shallow clone"),
-        ("--all", "has no such revision"),
+        ("nosuch", "--against nosuch: .*git fetch"),
+        ("--all", "--against --all: "),
         ("grain@0.2.3", "--adapters grain grain@0.2.3"),
         ("HEAD~2", "too old"),
     ],

@@ -60,10 +60,10 @@ def test_what_needs_more_memory_gets_a_larger_part_first():
 
 
 def test_what_fits_on_no_card_is_refused_with_its_name():
-    with pytest.raises(UsageError, match=r"huge needs 96\.6 GB, and one H100 has 85\.9 GB"):
+    with pytest.raises(UsageError, match=r"^huge .*96\.6 GB.* H100 .*85\.9 GB"):
         slot_jobs({"huge": 90 * GIB}, EIGHT, 0.125)
     for fraction in (0, -1, 1.5, float("nan")):
-        with pytest.raises(UsageError, match="no part of a card"):
+        with pytest.raises(UsageError, match=f"--gpu-fraction {fraction:g} "):
             slot_jobs(groups(1), EIGHT, fraction)
 
 

@@ -59,11 +59,9 @@ def test_a_process_of_its_own_stays_its_own():
 
 def test_candidates_are_of_one_scenario():
     plan = plan_of(cell_of("a"), cell_of("a", "S-2"))
-    with pytest.raises(
-        UsageError, match="takes one scenario, and these are 2: S-1:small, S-2:small"
-    ):
+    with pytest.raises(UsageError, match="S-1:small, S-2:small"):
         candidates_of([({"workers": 1}, plan)])
-    with pytest.raises(UsageError, match="nothing to choose from"):
+    with pytest.raises(UsageError, match="nothing to choose"):
         candidates_of([])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,8 @@ def test_an_environment_is_made_once_and_holds_what_was_asked(tmp_path, wheel):
     assert answer(built) == "42"
     assert venvs.is_built(spec)
     assert venvs.ensure(spec) == built
-    assert told == ["making the venv of tiny (once)"]
+    (line,) = told
+    assert "venv of tiny " in line
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_two_threads_that_need_an_environment_make_it_once(tmp_path, wheel):
         thread.start()
     for thread in threads:
         thread.join()
-    assert told.count("making the venv of tiny (once)") == 1
+    assert len([line for line in told if line.startswith("making ")]) == 1
     assert len(set(map(str, built))) == 1
     assert len(built) == 3
 
@@ -150,7 +152,7 @@ def test_a_missing_requirement_file_says_what_writes_it(tmp_path, requirements):
 def test_a_failed_build_tells_the_tail_of_its_log_and_leaves_nothing(tmp_path):
     venvs = Venvs(tmp_path)
     spec = VenvSpec(name="tiny", packages=(WRONG_PACKAGE,))
-    with pytest.raises(VenvBuildError, match="could not make the venv of tiny") as e:
+    with pytest.raises(VenvBuildError, match="venv of tiny ") as e:
         venvs.ensure(spec)
     assert "nowhere-1.0" in e.value.log_tail
     assert len(e.value.log_tail.splitlines()) <= module.LOG_TAIL_LINES
@@ -160,7 +162,7 @@ def test_a_failed_build_tells_the_tail_of_its_log_and_leaves_nothing(tmp_path):
 
 def test_an_environment_without_uv_says_how_to_install_it(tmp_path, wheel, monkeypatch):
     monkeypatch.setitem(sys.modules, "uv", None)
-    with pytest.raises(VenvBuildError, match=r"needs uv, .* -m pip install uv"):
+    with pytest.raises(VenvBuildError, match=r"venv of tiny .* -m pip install uv"):
         Venvs(tmp_path).ensure(VenvSpec(name="tiny", packages=(wheel,)))
 
 
@@ -320,7 +322,7 @@ def test_a_venv_that_others_may_change_is_neither_used_nor_replaced(tmp_path):
     venvs = Venvs(tmp_path)
     place = plant_a_venv(venvs, spec)
     place.chmod(0o777)
-    with pytest.raises(UsageError, match=r"others may write to .*remove it"):
+    with pytest.raises(UsageError, match=rf"{re.escape(str(place))} \(mode 777\).*remove it"):
         venvs.ensure(spec)
 
 
@@ -383,6 +385,7 @@ def test_code_does_not_go_where_others_write(tmp_path, monkeypatch):
     assert tmp_path / "own" in built.directory.parents
     (said,) = told
     place = tmp_path / "own" / "skymark" / "venvs"
-    assert said.endswith(f", in {place}: others may write to {shared} (mode 777)")
+    assert f", in {place}: " in said
+    assert said.endswith(f" {shared} (mode 777)")
     assert tmp_path / "own" in import_root(shared).parents
     assert not list((shared / "import").iterdir())
