@@ -6,6 +6,7 @@ a few lines, which write down each import; the workers that ask them are real.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -108,8 +109,8 @@ def test_a_library_whose_process_cannot_be_forked_is_asked_in_one_that_ends(bed,
 @pytest.mark.parametrize(
     ("jax", "words"),
     [
-        (BLIND_JAX, "jax sees no GPU: RuntimeError: Unknown backend gpu"),
-        (BREAKING_JAX, "was killed by signal 6"),
+        (BLIND_JAX, "RuntimeError: Unknown backend"),
+        (BREAKING_JAX, "signal 6"),
         (ASKED_FOR_MEMORY, "RuntimeError: false"),
     ],
 )
@@ -133,7 +134,8 @@ def test_a_library_that_never_answers_is_a_fault(bed, imports, monkeypatch):
     monkeypatch.setattr("skymark.execute.preparation.SEE_TIMEOUT_S", 3.0)
     imports(jax="import time\ndef devices(platform): time.sleep(3600)")
     (record,) = run(bed, "forks-jax-a", effort=EFFORT.model_copy(update={"cell_timeout_s": 3.0}))
-    assert record.cause.message == "jax sees no GPU: no answer in 3 s"
+    assert record.cause.kind == "no-accelerator"
+    assert re.match(r"jax .* 3 s$", record.cause.message)
 
 
 def test_what_was_seen_is_not_asked_again(bed, imports):

@@ -86,7 +86,7 @@ def test_each_round_is_a_fresh_fork_of_one_process_that_imported(round_of, tmp_p
         ("forks-with-thread", "1 thread"),
         ("forks-with-process", "started a process"),
         ("forks-with-connection", "socket:"),
-        ("a", "does not allow it"),
+        ("a", "not allow"),
     ],
 )
 def test_what_a_fork_would_break_has_a_process_of_its_own_for_each_round(
@@ -132,8 +132,9 @@ def test_work_of_the_import_is_not_the_rounds(round_of):
 
 
 def test_a_fork_that_crashes_leaves_its_parent_to_fork_again(round_of, tmp_path):
-    with pytest.raises(WorkerError, match="was killed by signal 9"):
+    with pytest.raises(WorkerError, match="signal 9") as died:
         round_of("forks", does="kill")
+    assert died.value.cause.kind == DIED
     round_of("forks")
     assert len(lines_of(tmp_path, "import")) == 1
 
@@ -143,7 +144,7 @@ def test_a_parent_that_was_killed_is_named_and_replaced(round_of, pool, kind, tm
     worker = pool.take(kind, "forks", [cell], tmp_path / "cell.log")
     worker.await_ready()
     os.kill(parent_of(tmp_path), signal.SIGKILL)
-    with pytest.raises(WorkerError, match="worker was forked from was killed by signal 9") as died:
+    with pytest.raises(WorkerError, match=r"forked from .*signal 9") as died:
         worker.measure(cell, 0, EFFORT, tmp_path / "cell.log")
     assert died.value.cause.kind == DIED
     pool.give_back(worker)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -134,7 +135,7 @@ def test_an_exception_is_the_cells_failure_and_the_worker_goes_on(start, log):
         worker.measure(cell_of("a", does="raise"), 0, EFFORT, log)
     assert caught.value.alive
     assert caught.value.cause.kind == "RuntimeError"
-    assert caught.value.cause.message == "RuntimeError: the library is broken"
+    assert caught.value.cause.message.startswith("RuntimeError: ")
     assert "Traceback" in log.read_text()
     assert worker.measure(cell_of("a"), 1, EFFORT, log).told.result.round == 1
 
@@ -145,7 +146,7 @@ def test_skymarks_own_errors_are_told_without_their_class(start, log):
     with pytest.raises(WorkerError) as caught:
         worker.measure(cell_of("a", does="refuse"), 0, EFFORT, log)
     assert caught.value.cause.kind == "UsageError"
-    assert caught.value.cause.message == "that setting makes no sense here"
+    assert caught.value.cause.message.startswith("that setting ")
 
 
 @pytest.mark.parametrize(
@@ -172,10 +173,8 @@ def test_only_a_kill_is_said_to_be_perhaps_the_kernels(start, log):
         with pytest.raises(WorkerError) as caught:
             worker.measure(cell_of("a", does=does), 0, EFFORT, log)
         actions.append(caught.value.cause.action)
-    assert actions == [
-        "the kernel may have been out of memory; see the cell's log",
-        "see the cell's log",
-    ]
+    assert ["kernel" in action for action in actions] == [True, False]
+    assert all("cell's log" in action for action in actions)
 
 
 def test_a_worker_that_hangs_times_out_and_its_whole_tree_is_ended(start, log):
@@ -251,7 +250,7 @@ def test_preparing_fails_and_times_out_like_measuring(start, log):
     worker = start()
     worker.await_ready()
     worker.prepare(cell_of("a"), log, 30.0)
-    with pytest.raises(WorkerError, match="the data is damaged"):
+    with pytest.raises(WorkerError, match=r"^ValueError: "):
         worker.prepare(cell_of("a", prepare="raise"), log, 30.0)
     with pytest.raises(WorkerError, match=r"no result within 0\.5 s") as caught:
         worker.prepare(cell_of("a", prepare="hang"), log, 0.5)
@@ -283,7 +282,7 @@ def test_a_start_may_take_as_long_as_a_cell_may(start, monkeypatch):
 
 def test_an_interpreter_that_is_gone_is_told_and_leaves_no_pipe_open(start, tmp_path):
     before = set(Path("/proc/self/fd").iterdir())
-    with pytest.raises(WorkerError, match="no worker could be started") as caught:
+    with pytest.raises(WorkerError, match=os.strerror(errno.ENOENT)) as caught:
         start(python=tmp_path / "python")
     assert caught.value.cause.kind == "worker-start"
     assert set(Path("/proc/self/fd").iterdir()) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pytest
 
 from skymark.execute.asking import Interpreters
 from skymark.execute.partition.shard import Shard
+from skymark.execute.process import DIED
 from skymark.execute.sweeps import run_sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.effort import Allotment
@@ -237,24 +239,25 @@ def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(be
 
 
 @pytest.mark.parametrize(
-    ("does", "status", "words"),
+    ("does", "status", "kind", "words"),
     [
-        ("raise", Status.FAILED, "RuntimeError: the library is broken"),
-        ("kill", Status.FAILED, "killed by signal 9"),
-        ("exit", Status.FAILED, "exited with status 4"),
-        ("hang", Status.TIMEOUT, "no result within 2 s"),
-        ("scribble", Status.FAILED, "sent an invalid message: 'Segmentation"),
-        ("babble", Status.FAILED, "sent an invalid message"),
-        ("divide", Status.FAILED, "Input should be a finite number"),
-        ("absent", Status.SKIPPED, "uv pip install library"),
-        ("unsupported", Status.UNSUPPORTED, "the library decodes no such images"),
+        ("raise", Status.FAILED, "RuntimeError", "RuntimeError: "),
+        ("kill", Status.FAILED, DIED, "signal 9"),
+        ("exit", Status.FAILED, DIED, "status 4"),
+        ("hang", Status.TIMEOUT, "timeout", " 2 s"),
+        ("scribble", Status.FAILED, "worker-garbage", "'Segmentation"),
+        ("babble", Status.FAILED, "worker-garbage", ""),
+        ("divide", Status.FAILED, "ValidationError", "finite number"),
+        ("absent", Status.SKIPPED, "LibraryAbsentError", "install library"),
+        ("unsupported", Status.UNSUPPORTED, "UnsupportedError", "no such images"),
     ],
 )
 @pytest.mark.usefixtures("short_time_for_what_hangs")
-def test_a_fault_ends_its_cell_and_spares_the_adapters_next(bed, does, status, words):
+def test_a_fault_ends_its_cell_and_spares_the_adapters_next(bed, does, status, kind, words):
     bad, good = cell_of("a", "S-1", does=does), cell_of("a", "S-2")
     records = run_sweeps(bed.measurer(plan_of(bad, good, effort=effort(1, cell_timeout_s=60.0))))
     assert [record.status for record in records] == [status, Status.OK]
+    assert records[0].cause.kind == kind
     assert words in records[0].cause.message
     assert records[0].metrics == {}
     assert records[0].verification is None
@@ -294,8 +297,8 @@ def test_a_library_that_this_machine_lacks_skips_its_cells_and_no_others(bed):
     records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
     assert statuses(records) == [("a", "skipped"), ("b", "ok")]
     assert records[0].cause.kind == "library-absent"
-    assert records[0].cause.message == "there is no DALI on this machine"
-    assert records[0].cause.action == "build it from source"
+    assert "DALI" in records[0].cause.message
+    assert "from source" in records[0].cause.action
     assert {line["adapter"] for line in bed.journal("measure")} == {"b"}
     assert bed.journal("prepare") == []
 
@@ -367,17 +370,17 @@ def test_a_venv_without_a_network_says_where_to_make_it(bed, monkeypatch):
     monkeypatch.setattr(Venvs, "ensure", offline)
     plan = plan_of(cell_of("a"), cell_of("without-a-venv"), effort=effort(1))
     record, other = run_sweeps(bed.measurer(plan, own=True))
-    assert record.cause.message == "uv could not make it: no network reaches the package index"
-    assert record.cause.action == (
-        "skymark env build a, on a machine with a network and the same SKYMARK_CACHE"
-    )
+    assert record.cause.kind == "venv"
+    assert "no network" in record.cause.message
+    assert record.cause.action.startswith("skymark env build a,")
+    assert "SKYMARK_CACHE" in record.cause.action
     assert other.status is Status.OK
 
 
 def test_where_no_venv_can_be_made_without_a_network_one_line_says_so(bed, monkeypatch):
     monkeypatch.setattr(Venvs, "ensure", offline)
     measurer = bed.measurer(plan_of(cell_of("a"), cell_of("b")), own=True)
-    with pytest.raises(UsageError, match=r"no network reaches the package index.* of a, b"):
+    with pytest.raises(UsageError, match=r"no network .* of a, b"):
         run_sweeps(measurer)
     assert measurer.open.records == {}
 
@@ -410,6 +413,11 @@ def test_processes_that_an_adapter_leaves_behind_are_a_warning_of_its_cells(bed)
 # Data
 
 
+def prepared_in(told):
+    """The scenarios and adapters whose data was told to be prepared."""
+    return re.findall(r"preparing (\S+) \(small\) for (\S+)", "\n".join(told))
+
+
 def test_data_is_prepared_once_before_anything_is_measured(bed):
     run_sweeps(bed.measurer(plan_of(cell_of("a", prepare="well"), cell_of("b"))))
     lines = (bed.cache / "journal.jsonl").read_text().splitlines()
@@ -435,34 +443,29 @@ def test_data_from_elsewhere_is_fetched_before_any_worker_starts(bed):
     run_sweeps(
         bed.measurer(plan_of(cell_of("a", fetch="photos", prepare="well"), effort=effort(1)))
     )
-    assert bed.witness.told[:2] == ["stage fetching photos", "stage preparing S-1 (small) for a"]
+    assert bed.witness.told[0] == "stage fetching photos"
+    assert prepared_in(bed.witness.told[:2]) == [("S-1", "a")]
 
 
 @pytest.mark.parametrize("shares_process", [False, True])
 def test_all_that_is_prepared_is_told_when_it_is(bed, monkeypatch, shares_process):
     monkeypatch.setattr(ScriptedSuite, "shares_process", shares_process)
-    cells = [cell_of(*one, prepare="well") for one in (("a", "S-1"), ("a", "S-2"), ("b", "S-2"))]
+    pairs = [("S-1", "a"), ("S-2", "a"), ("S-2", "b")]
+    cells = [cell_of(adapter, scenario, prepare="well") for scenario, adapter in pairs]
     run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
-    assert [one for one in bed.witness.told if "preparing" in one] == [
-        "stage preparing S-1 (small) for a",
-        "stage preparing S-2 (small) for a",
-        "stage preparing S-2 (small) for b",
-    ]
+    assert prepared_in(bed.witness.told) == pairs
 
 
 def test_data_that_another_cell_made_ready_is_not_prepared_again(bed, monkeypatch):
     def one_needs_it(self, cells, cache):
         """Say that data is lacking until the first cell was told to be prepared."""
-        is_there = any("preparing" in one for one in bed.witness.told)
-        return [] if is_there else list(cells)
+        return [] if prepared_in(bed.witness.told) else list(cells)
 
     monkeypatch.setattr(ScriptedSuite, "unprepared", one_needs_it)
     monkeypatch.setattr(ScriptedSuite, "shares_process", True)
     cells = [cell_of("a", "S-1", prepare="well"), cell_of("a", "S-2", prepare="well")]
     records = run_sweeps(bed.measurer(plan_of(*cells, effort=effort(1))))
-    assert [one for one in bed.witness.told if "preparing" in one] == [
-        "stage preparing S-1 (small) for a"
-    ]
+    assert prepared_in(bed.witness.told) == [("S-1", "a")]
     assert [record.status for record in records] == [Status.OK, Status.OK]
 
 
@@ -470,7 +473,7 @@ def test_data_that_cannot_be_prepared_fails_its_cell_only(bed):
     damaged, well = cell_of("a", "S-1", prepare="raise"), cell_of("a", "S-2", prepare="well")
     records = run_sweeps(bed.measurer(plan_of(damaged, well, effort=effort(1))))
     assert [record.status.value for record in records] == ["failed", "ok"]
-    assert records[0].cause.message == "ValueError: the data is damaged"
+    assert records[0].cause.kind == "ValueError"
 
 
 # What observers are told
@@ -615,8 +618,7 @@ def test_a_refused_write_stops_the_run_and_keeps_what_is_done(bed):
 
 def test_an_adapter_whose_data_another_one_makes_imports_nothing_before_its_round(bed, monkeypatch):
     def made_by_the_first(self, cells, cache):
-        is_there = any("preparing" in one for one in bed.witness.told)
-        return [] if is_there else list(cells)
+        return [] if prepared_in(bed.witness.told) else list(cells)
 
     monkeypatch.setattr(ScriptedSuite, "unprepared", made_by_the_first)
     before = []

@@ -32,7 +32,7 @@ def test_files_are_put_listed_read_and_removed(store, tmp_path):
 
 def test_a_directory_that_is_not_mounted_is_refused_and_not_made(tmp_path):
     store = open_directory((tmp_path / "mount").as_uri(), "run")
-    with pytest.raises(StoreRefusedError, match="make or mount it first"):
+    with pytest.raises(StoreRefusedError, match=f"{tmp_path / 'mount'} .*mount it"):
         store.check()
     assert not (tmp_path / "mount").exists()
 
@@ -59,7 +59,7 @@ def test_a_directory_that_may_not_be_written_is_refused(store, monkeypatch):
         raise PermissionError(13, os.strerror(13))
 
     monkeypatch.setattr(module, "write_below", denied)
-    with pytest.raises(StoreRefusedError, match="allow this user to write"):
+    with pytest.raises(StoreRefusedError, match=os.strerror(13)):
         store.check()
 
 
