@@ -30,7 +30,7 @@ def test_a_bill_is_at_the_catalogue_s_price_unless_the_provider_told_its_own():
     assert (by_catalogue.price_usd, by_catalogue.price_from) == (0.8, "catalogue")
     told = bill_of_all([cost_of(0.8)], machines(8.0, "provider"))
     assert (told.price_usd, told.hourly_price_usd, told.price_from) == (8.0, 8.0, "provider")
-    assert "the provider's own price" in told.in_words
+    assert "provider's own" in told.in_words
 
 
 def test_machines_one_after_another_are_billed_together_and_of_one_name_the_last():
@@ -58,6 +58,6 @@ def test_a_lost_machine_stops_counting():
     assert bill.without(0, 2) == bill
     less = bill.without(HOUR_S / 2, 2)
     assert less.price_usd == pytest.approx(1.6 - 0.4)
-    assert less.in_words.endswith("less 1800 s of lost machines")
+    assert "less 1800 s" in less.in_words
     assert bill.without(9 * HOUR_S, 2).price_usd == 0
     assert bill_of_time(HOUR_S, None).without(HOUR_S, 2).price_usd is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 
 import pytest
@@ -83,7 +84,7 @@ def test_json_has_the_cost_on_every_machine(quote, capsys):
 def test_the_table_has_one_row_per_machine_and_price(quote, capsys):
     print_quote(quote)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Deadline of set-up and run 1 h 30 min: expected 2.58 USD, at most")
+    assert re.match(r"Deadline .* 1 h 30 min: .*2\.58 USD", lines[0])
     assert sum("gpu_1x_a100" in line for line in lines) == 1
     assert "and 1 more" in lines[3]
 
@@ -92,12 +93,12 @@ def test_a_long_list_is_cut_and_says_so(make_quote, capsys):
     print_quote(make_quote(*(offer(1.0 + number) for number in range(13))))
     said = capsys.readouterr().out
     assert sum("gpu_1x_a100" in line for line in said.splitlines()) == 10
-    assert "3 dearer machines would do too" in said
+    assert "3 dearer machines" in said
 
 
 def test_a_deadline_that_is_too_short_is_pointed_out(make_quote, capsys):
     print_quote(make_quote(offer(1.0), deadline_s=600))
-    assert "longer than the deadline of 10 min 0 s" in capsys.readouterr().out
+    assert "deadline of 10 min" in capsys.readouterr().out
 
 
 def test_without_a_deadline_the_high_figure_is_explained(make_quote, capsys):
@@ -110,7 +111,7 @@ def test_a_cluster_of_ones_own_is_said_to_have_no_price(make_quote, capsys):
     print_quote(make_quote(offer(0.0, **own, price_from="own"), catalogue_date=None))
     said = capsys.readouterr().out
     assert "0.00 (own)" in said
-    assert "whose price SkyPilot does not know" in said
+    assert "“own”: " in said
     assert "catalogue of" not in said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_tenth_more_is_refused_where_the_ceiling_has_no_room_for_it(quoted):
 
 def test_every_machine_of_several_counts(quoted):
     check_price(quoted(nodes=2), up(2.0, nodes=2))
-    with pytest.raises(CloudError, match=r"\$4.00/h, says its provider, and at most \$2.00/h"):
+    with pytest.raises(CloudError, match=r"\$4\.00/h.*\$2\.00/h"):
         check_price(quoted(nodes=2), up(4.0, nodes=2))
 
 
@@ -70,10 +71,10 @@ def test_every_machine_of_several_counts(quoted):
 def test_a_machine_that_was_not_in_the_table_or_is_above_the_ceiling_is_refused(
     quoted, kind, ceiling
 ):
-    with pytest.raises(CloudError, match="at a price that was not agreed on"):
+    with pytest.raises(CloudError, match="not agreed on"):
         check_price(quoted(max_cost_usd=ceiling), up(None, kind, price_from="catalogue"))
 
 
 def test_before_it_is_up_the_cheapest_offer_is_what_is_known_of_it(quoted):
     ordered = ordered_machines(quoted(nodes=2))
-    assert ordered.in_words == "2 × a100 of lambda or the like, at $2.00/h"
+    assert re.fullmatch(r"2 × a100 of lambda .*\$2\.00/h", ordered.in_words)

@@ -148,7 +148,8 @@ def test_a_wrong_order_is_no_problem_of_a_run_but_an_error_and_leaves_no_machine
 def test_a_failed_run_says_so_and_its_results_come_home():
     place = ScriptedPlace(job=ScriptedJob(shows=[100]))
     ended = carried_out(place)
-    assert ended.problems[0] == "the run on skymark-cpu-1 failed"
+    assert ended.retrieved.finished.end is JobEnd.FAILED
+    assert "skymark-cpu-1" in ended.problems[0]
     assert place.asked == ["hire", "retrieve", "end", "bill"]
 
 
@@ -219,7 +220,7 @@ def test_a_second_ctrl_c_while_results_come_home_keeps_the_machine():
     assert place.asked == ["hire", "keep"]
     assert isinstance(kept, Kept)
     assert kept.interrupted
-    assert "interrupted during the download of the results" in kept.problems[0]
+    assert "the download" in kept.problems[0]
 
 
 def interrupted(call, times):
@@ -261,7 +262,7 @@ def test_what_a_store_does_not_take_comes_from_the_machine_and_counts_as_no_succ
     assert place.asked == ["hire", "retrieve", "end", "bill"]
     assert ended.retrieved.finished.end is JobEnd.UNSTORED
     assert not ended.all_well
-    assert "is not stored: a store takes no files" in ended.problems[0]
+    assert f"{JobEnd.UNSTORED}: " in ended.problems[0]
 
 
 def test_what_is_neither_stored_nor_home_keeps_its_machine():

@@ -96,7 +96,7 @@ def test_what_comes_damaged_each_time_is_named_and_not_taken_for_the_run(
     assert not results.faithful
     assert not results.whole
     assert set(results.unequal) == {f"logs/{one.id}.log" for one in CELLS}
-    assert problems_of(results)[0].startswith("files came damaged again and again: logs/")
+    assert ": logs/" in problems_of(results)[0]
 
 
 def test_what_is_damaged_on_the_machine_itself_is_named_and_is_all_there_is(
@@ -239,7 +239,7 @@ def test_a_file_that_is_too_large_is_named_and_all_others_come(machines, write_r
 def test_all_that_came_of_a_run_that_is_refused_stays(machines, write_run, tmp_path, monkeypatch):
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     monkeypatch.setattr("skymark.store.fetching.MOST_FILES", 3)
-    with pytest.raises(StoreRefusedError, match="all that came is in"):
+    with pytest.raises(StoreRefusedError, match=re.escape(f" {tmp_path / 'one.refused'}")):
         bring_home(rented(), tmp_path / "one")
     assert len(list((tmp_path / "one.refused").rglob("*.json"))) == 3
 
@@ -342,7 +342,7 @@ def test_a_machine_that_goes_away_on_the_way_has_given_its_records(
     monkeypatch.setattr("skymark.cloud.lifecycle.retrieving.LITTLE_BYTES", 0)
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     machines.program("rsync", BREAKING.format(rsync=RSYNC, folder="logs"))
-    with pytest.raises(UnreachableError, match=f"{tmp_path}/one has 2 earlier records"):
+    with pytest.raises(UnreachableError, match=f"{tmp_path}/one .*2 earlier records"):
         bring_home(rented(), tmp_path / "one")
     came = RunDirectory(tmp_path / "one")
     assert all(came.record(one) is not None for one in CELLS)

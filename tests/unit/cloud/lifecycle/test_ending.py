@@ -164,7 +164,8 @@ def test_a_machine_that_ends_is_gone_when_the_provider_has_ended_it(cloud, insta
     gone, said = ended(SkyPilotLike(cloud, facts(instance)))
     assert gone.proved
     assert instance.ended_s is not None
-    assert said[-1].startswith(f"{NAME} is gone: its provider lists no machine of it")
+    assert said[-1] == gone.of(NAME)
+    assert said[-1].startswith(f"{NAME} is gone")
     assert all_hired() == []
 
 
@@ -187,7 +188,7 @@ def test_a_provider_that_refuses_for_a_while_is_told_until_it_does(cloud, instan
     gone, said = ended(SkyPilotLike(cloud, facts(instance), faults=[CloudError("boom")]))
     assert gone.proved
     assert instance.ended_s is not None
-    assert any("the instance did not terminate" in line for line in said)
+    assert any("did not terminate" in line for line in said)
 
 
 def test_a_server_of_skypilot_that_is_gone_does_not_keep_the_machine(cloud, instance):
@@ -220,7 +221,7 @@ def test_a_machine_that_stays_is_named_with_its_id_its_price_and_the_command(clo
     with pytest.raises(StillBillingError) as raised:
         ended(SkyPilotLike(cloud, facts(instance)), patience=HOPELESS)
     told = str(raised.value)
-    assert "IS STILL THERE AND COSTS MONEY" in told
+    assert "STILL THERE" in told
     for fact in (instance.id, "$0.80/h", f"skymark down {NAME}"):
         assert fact in told
     assert hired(NAME).not_ended_since is not None
@@ -240,7 +241,7 @@ def test_where_the_provider_cannot_be_asked_it_is_skypilot_s_word_and_says_so(cl
     skypilot = SkyPilotLike(cloud, facts(instance))
     gone, said = ended(skypilot, CloudsList(cloud, askable=False))
     assert not gone.proved
-    assert "cannot be asked from here" in said[-1]
+    assert "cannot be asked" in said[-1]
     assert not any("is gone" in line for line in said)
 
 
@@ -248,7 +249,7 @@ def test_where_the_provider_cannot_be_asked_it_is_skypilot_s_word_and_says_so(cl
 def test_where_the_provider_cannot_be_asked_either_nothing_is_called_gone(cloud, instance):
     provider = CloudsList(cloud, askable=False)
     skypilot = SkyPilotLike(cloud, facts(instance), away=True)
-    with pytest.raises(StillBillingError, match="the server is away"):
+    with pytest.raises(StillBillingError, match="server is away"):
         ended(skypilot, provider, HOPELESS)
 
 
@@ -262,7 +263,7 @@ def test_a_managed_job_is_not_over_before_skypilot_says_so(cloud, instance):
 def test_what_was_never_hired_is_soon_done_with(cloud):
     gone, said = ended(SkyPilotLike(cloud, None))
     assert (gone.proved, gone.known) == (False, False)
-    assert said[-1].startswith(f"SkyPilot knows no machine of {NAME}")
+    assert said[-1] == gone.of(NAME)
 
 
 def test_ctrl_c_says_what_remains_and_ends_it_all_the_same(cloud, instance):

@@ -103,7 +103,7 @@ def test_a_job_that_cannot_be_stopped_yet_is_stopped_once_the_connection_is_back
     end, said = followed(job, clock_s() - 1)
     assert end is JobEnd.TOO_LATE
     assert job.stopped == 1
-    assert sum("does not answer (the connection is away)" in line for line in said) == 3
+    assert sum(f"({AWAY})" in line for line in said) == 3
 
 
 def test_a_job_that_ended_just_before_its_time_was_up_is_not_too_late():

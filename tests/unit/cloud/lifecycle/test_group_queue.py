@@ -5,6 +5,7 @@ SkyPilot's queue is stood in for by a list, because it refuses nothing on demand
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -65,22 +66,20 @@ def test_each_job_is_told_with_its_group(machine):
     done = submit("run-1", told)
     assert done.run.run_id == "run-1"
     assert [job.number for job in done.jobs] == list(range(1, 9))
-    assert told[0] == "1 of 8: model-0 is job 1"
-    assert told[-1] == "8 of 8: model-7 is job 8"
+    assert re.fullmatch("1 of 8: model-0 .* 1", told[0])
+    assert re.fullmatch("8 of 8: model-7 .* 8", told[-1])
 
 
 def test_a_refusal_names_both_and_the_same_again_submits_the_rest_to_the_same_run(machine):
     machine.refuses = "model-2"
     with pytest.raises(CloudError) as refused:
         submit("run-1")
-    assert str(refused.value) == (
-        "the machine did not take it; in the queue: jobs 1 2; not in it: model-2, model-3, "
-        "model-4, model-5, model-6 and 1 more; run the same command again to submit them"
-    )
+    left = "model-2, model-3, model-4, model-5, model-6 and 1 more"
+    assert re.search(f"jobs 1 2; .*: {left};", str(refused.value))
     machine.refuses = None
     told = []
     done = submit("run-2", told)
-    assert told[0] == "2 of 8 groups have a job that waits, runs or is done on cluster"
+    assert re.fullmatch("2 of 8 groups .* cluster", told[0])
     assert done.run.run_id == "run-1"
     assert [job.number for job in done.jobs] == list(range(3, 9))
     assert machine.sent == [("run-1", name) for name in GROUPS]
@@ -93,12 +92,12 @@ def test_an_interrupt_says_what_is_in_the_queue(machine):
     told = []
     with pytest.raises(KeyboardInterrupt):
         submit("run-1", told)
-    assert told[-1].startswith("in the queue: jobs 1; not in it: model-1, model-2")
+    assert re.search("jobs 1; .*: model-1, model-2", told[-1])
 
 
 def test_bad_usage_stays_bad_usage_where_nothing_was_submitted(machine):
-    machine.refuses, machine.raises = "model-0", UsageError("there is no such machine")
-    with pytest.raises(UsageError, match=r"^there is no such machine$"):
+    machine.refuses, machine.raises = "model-0", UsageError("no such machine")
+    with pytest.raises(UsageError, match=r"^no such machine$"):
         submit("run-1")
 
 
@@ -121,5 +120,6 @@ def test_what_would_be_submitted_now_is_told_without_submitting(machine):
     told = []
     rest = outstanding_jobs(run, submission_key(run, plan), JOBS, told.append)
     assert rest == (tuple(GROUPS[2:]), "run-1")
-    assert told == ["2 of 8 groups have a job that waits, runs or is done on cluster"]
+    (line,) = told
+    assert re.fullmatch("2 of 8 groups .* cluster", line)
     assert len(machine.queue) == 2

@@ -67,7 +67,7 @@ def test_a_file_system_that_takes_no_files_is_refused():
 def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
     usage = SimpleNamespace(free=LEAST_FREE_BYTES - 1)  # no disk of a test is nearly full
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(UsageError, match="has 268 MB left, and 268 MB are needed"):
+    with pytest.raises(UsageError, match=r"268 MB left.* 268 MB"):
         check_home(tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_what_fetches_results_must_be_installed(tmp_path, monkeypatch, program):
     for other in {"rsync", "ssh"} - {program}:
         (tmp_path / other).symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=f"with {program}, which is not installed"):
+    with pytest.raises(UsageError, match=f" {program},.*apt install"):
         check_home(tmp_path)
 
 

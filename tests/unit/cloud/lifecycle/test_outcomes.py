@@ -92,7 +92,8 @@ def test_a_run_that_ends_while_skypilot_is_gone_for_good_has_its_own_end(node, m
     end = follow(job, io.StringIO(), said.append, until_s=None, retry_s=0.01)
     assert end is JobEnd.SUCCEEDED
     (line,) = said
-    assert "reports that the run continues" in line
+    assert f"({AWAY})" in line
+    assert "run continues" in line
 
 
 def test_as_long_as_skypilot_answers_its_word_counts(node):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cli.cost import print_quote
+from skymark.cloud.cost.quote import Workers
 from skymark.cloud.launching import limits_there
 from skymark.cloud.lifecycle import quoting
 from skymark.cloud.lifecycle.quoting import Slots, on_all_gpus, quote_there, slots_on
@@ -123,10 +124,14 @@ def test_many_clip_models_use_all_gpus_and_the_quote_says_so(models, precision, 
     shared = on_all_gpus(quote, made, ())
     share = quote.duration.running.expected_s / shared.duration.running.expected_s
     assert least < share <= 8
-    assert quote.workers_in_words == f"1 of 8 H100 works, with 1 worker, in {precision}"
+    expected = Workers(kind="H100", gpus=8, working=1, precision=precision)
+    assert quote.workers == expected
     print_quote(shared)
     said = capsys.readouterr().out
-    assert f"8 of 8 H100 work, with 50 workers, in {precision}." in said
+    assert (shared.workers.working, shared.workers.slots) == (8, 50)
+    assert f"{shared.workers_in_words}." in said
+    for value in ("8 of 8 H100", "50 workers", precision):
+        assert value in shared.workers_in_words
 
 
 def test_one_process_is_all_there_is_for_loaders_one_gpu_and_one_model(models):

@@ -94,7 +94,7 @@ def test_the_newest_run_of_a_machine_is_found_by_its_link(homes):
 def test_a_machine_names_no_other_place_for_its_newest_run(homes, name):
     (homes[0] / RESULTS).mkdir()
     (homes[0] / RESULTS / LATEST).symlink_to(name)
-    with pytest.raises(UsageError, match="is no id of a run"):
+    with pytest.raises(UsageError, match="no id of"):
         newest_run(CLUSTER)
 
 

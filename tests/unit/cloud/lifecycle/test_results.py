@@ -145,7 +145,7 @@ def test_a_machine_does_not_replace_what_another_one_measured(part, tmp_path):
 
 def test_machines_with_different_plans_are_no_run(part, tmp_path):
     other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
-    with pytest.raises(CloudError, match="its results are not accepted"):
+    with pytest.raises(CloudError, match=f"{other.hash[:12]}.*{PLAN.hash[:12]}"):
         merge(
             [part("a", CELLS[0]), part("b", CELLS[0], plan=other)],
             "one",
@@ -208,9 +208,9 @@ def test_a_store_without_the_run_brings_nothing(part, tmp_path):
 def test_a_run_of_another_plan_than_was_sent_is_refused(part, tmp_path):
     other = PLAN.model_copy(update={"cells": PLAN.cells[:1]})
     place = part("a", CELLS[0], plan=other)
-    with pytest.raises(CloudError, match=f"is a run of plan {other.hash[:12]}, but skymark"):
+    with pytest.raises(CloudError, match=f"{other.hash[:12]}.*{PLAN.hash[:12]}"):
         merge([place], "one", tmp_path / "home", PLAN.hash)
-    with pytest.raises(CloudError, match="its results are not accepted"):
+    with pytest.raises(CloudError, match=f"{other.hash[:12]}.*{PLAN.hash[:12]}"):
         bring_from_store(place.as_uri(), stored(), tmp_path / "stored")
 
 

@@ -47,7 +47,7 @@ def test_what_one_directory_does_not_take_another_one_does_and_it_is_named(tmp_p
     assert came.results.directory == home
     assert came.safe
     assert "is no directory" in came.problems[0]
-    assert came.problems[1] == f"the results are in {home}"
+    assert came.problems[1].endswith(f" {home}")
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left"), StorageFullError("full")])
@@ -81,7 +81,8 @@ def test_a_machine_that_does_not_answer_is_no_matter_of_directories(tmp_path):
 
     came = bring_to(tmp_path / "results", bring)
     assert not came.safe
-    assert came.problems == ("the results could not be brought home: no route",)
+    (problem,) = came.problems
+    assert problem.endswith(": no route")
 
 
 def test_of_a_job_that_never_began_nothing_is_kept(tmp_path):
@@ -134,8 +135,8 @@ def test_what_a_machine_does_not_give_comes_from_its_store_as_far_as_it_is_there
     assert came.results.directory == tmp_path / "results" / "one"
     first, where, missing = came.problems
     assert first == "gone"
-    assert where.startswith(f"skymark downloaded the part that zip://{tmp_path}")
-    assert "1 planned cell without a record" in missing
+    assert f" zip://{tmp_path}" in where
+    assert missing.startswith("1 planned cell ")
     assert came.safe is safe, "a machine that may have more is kept"
 
 

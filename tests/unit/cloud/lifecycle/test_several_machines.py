@@ -69,7 +69,7 @@ def test_a_job_that_skypilot_never_ends_ends_with_the_part_of_the_machine_that_i
     job = job_of(said.append, running)
     assert follow(job, io.StringIO(), said.append, None, retry_s=0.05) is JobEnd.FAILED
     assert len(asked) >= 3
-    assert job.failure() == "1 of its 2 machines are gone"
+    assert "1 of its 2 machines" in job.failure()
     assert 90 < job.absent_s(clock_s() + 100) < 190
     assert [line for line in said if "1 of 2 are left" in line] == said
 

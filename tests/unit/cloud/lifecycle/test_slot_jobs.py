@@ -53,5 +53,5 @@ def test_without_a_ceiling_each_job_has_its_own_deadline_alone(variables_of):
 
 
 def test_a_machine_that_does_not_tell_its_clock_gets_no_job(variables_of):
-    with pytest.raises(CloudError, match="the ceiling cannot be kept there; nothing was queued"):
+    with pytest.raises(CloudError, match=r"its clock.*nothing was queued"):
         variables_of(3600, said="", max_cost_usd=5.0)

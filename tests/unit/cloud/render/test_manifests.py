@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -302,11 +303,11 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (["aichor", "ci_cpu", "--scenario", "2", "--command", "x"], "give a PROFILE"),
         (
             ["aichor", "--scenario", "2", "--command", "x", *STORE],
-            "--store cannot be given beside --command",
+            "--store .*--command",
         ),
         (
             ["aichor", "--scenario", "2", "--command", "x", "--rounds", "3"],
-            "--rounds cannot be given beside --command",
+            "--rounds .*--command",
         ),
         (["aichor", "--scenario", "1", "--command", "x"], "give --total-cpus"),
         (["jobset", "ci_cpu", "--image", "x", *STORE], "give --total-cpus"),
@@ -315,7 +316,7 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         (["jobset", "tpu_v5e", "--image", "x", "--total-cpus", "8", *STORE], "render sky"),
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--name", "A_b"],
-            "no name of a JobSet",
+            "--name 'A_b'",
         ),
         (
             [
@@ -331,12 +332,12 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
                 "--cache-root",
                 "$HOME/caches",
             ],
-            "no container fills in",
+            r"--cache-root \$HOME/caches",
         ),
         (["jobset", "ci_cpu", "--image", "a b", "--total-cpus", "8", *STORE], "is no image"),
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--env-secret", "A_"],
-            "is no name of a Secret",
+            "--env-secret 'A_'",
         ),
         (
             ["aichor", "ci_cpu", "--scenario", "2", *STORE, *WIDE],
@@ -348,7 +349,7 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
         ),
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--run-id", "../x"],
-            "no name of a run",
+            r"--run-id '\.\./x'",
         ),
         (
             ["jobset", "ci_cpu", "--image", "x", "--total-cpus", "8", *STORE, "--data", "."],
@@ -359,7 +360,7 @@ def test_the_schema_refuses_what_is_spelled_as_elsewhere(rendered):
 def test_what_would_fail_in_a_cluster_is_refused_here(words, said, capsys):
     assert main(["render", *words]) == 2
     shown = capsys.readouterr()
-    assert said in shown.err
+    assert re.search(said, shown.err)
     assert shown.out == ""
 
 
@@ -367,7 +368,9 @@ def test_a_profile_of_one_s_own_is_in_no_image(tmp_path, capsys):
     profile = tmp_path / "mine.toml"
     profile.write_text((ROOT / "benchmarks" / "profiles" / "ci_cpu.toml").read_text())
     assert main(["render", "aichor", str(profile), "--scenario", "2", *STORE]) == 2
-    assert "which the image does not contain" in capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{profile} is" in said
+    assert "`skymark list profiles`" in said
 
 
 def test_all_parts_of_a_manifest_are_parts_of_one_split(rendered, monkeypatch):

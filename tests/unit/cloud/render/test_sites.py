@@ -206,7 +206,7 @@ def test_a_cluster_gets_its_fields_and_every_item_is_measured_once(name, rendere
         shard = shard_of(words[words.index("--split") + 1], rank_here(pod.variables))
         items += shard.split.parts([1.0] * 30)[shard.number].items
     assert sorted(items) == list(range(1, 31))
-    assert "longest part takes about" in said
+    assert "longest part" in said
     assert said.count("take nothing") == text.count("take nothing")
 
 
@@ -215,13 +215,13 @@ def test_a_cluster_gets_its_fields_and_every_item_is_measured_once(name, rendere
     [
         ("jobset", "spec: {replicatedJobs: [{replicas: 3}]}", "worker.replicas to 3"),
         ("jobset", "metadata: {name: mine}", "metadata.name"),
-        ("jobset", "spec: {replicatedJobs: [{name: other}]}", "names the type other"),
-        ("jobset", "spec: {replicatedJobs: {a: 1}}", "the same kind of value"),
+        ("jobset", "spec: {replicatedJobs: [{name: other}]}", "type other"),
+        ("jobset", "spec: {replicatedJobs: {a: 1}}", "same kind"),
         ("jobset", "spec: {replicatedJobs: [a]}", "'a' is no entry"),
         ("jobset", "kind: Job", "kind"),
         ("jobset", "- a", "holds no fields"),
         ("jobset", "a: [", "in YAML"),
-        ("aichor", "spec: {types: {other: {count: 1}}}", "names the type other"),
+        ("aichor", "spec: {types: {other: {count: 1}}}", "type other"),
         ("aichor", "spec: {command: ls}", "spec.command"),
         ("aichor", "spec: {types: {worker: {count: 3}}}", "worker.count to 3"),
     ],

@@ -70,7 +70,7 @@ def test_the_words_of_the_user_stay_words(script, tmp_path):
 
 def test_the_script_says_how_to_make_its_venvs_where_nodes_have_no_network(script):
     text = script("--scenarios", "TAB-1", "--adapters", "numpy", "grain")
-    assert "\n# all nodes see: skymark env build numpy grain\n" in text
+    assert ": skymark env build numpy grain\n" in text
 
 
 def test_an_array_has_a_task_for_each_worker(script):
@@ -200,17 +200,17 @@ def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys)
     ("words", "said"),
     [
         (["gpu_h100"], "give --gpus"),
-        (["gpu_h100", "--gpus", "one"], "no GPUs of a task"),
+        (["gpu_h100", "--gpus", "one"], "--gpus one"),
         (["tpu_v5e"], "render sky"),
         (["ci_cpu", "--split", "weighted:a=1x0.5,b=1x1"], "whole CPUs"),
-        (["ci_cpu", "--stagger", "1"], "spreads the starts of several tasks"),
-        (["ci_cpu", "--split", "weighted:a=1x1,b=1x1", "--stagger", "1"], "ask for the same"),
+        (["ci_cpu", "--stagger", "1"], "--stagger .*--split"),
+        (["ci_cpu", "--split", "weighted:a=1x1,b=1x1", "--stagger", "1"], "of several types"),
         (["ci_cpu", "--template", "nowhere.sh"], "nowhere.sh"),
         (["ci_cpu", "--store", "ftp://x"], "names no store"),
-        (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "cannot be given beside --plan"),
-        (["ci_cpu", "--cache-root", "/shared"], "--cache-root goes with --cache-policy"),
-        (["ci_cpu", "--cache-policy", "shared", "--cache-root", "caches"], "give its whole path"),
-        (["ci_cpu", "--cache-policy", "prebuilt"], "this plan names none"),
+        (["ci_cpu", "--plan", "nowhere.json", "--rounds", "3"], "--rounds .*--plan nowhere"),
+        (["ci_cpu", "--cache-root", "/shared"], "--cache-root .*--cache-policy"),
+        (["ci_cpu", "--cache-policy", "shared", "--cache-root", "caches"], "--cache-root caches "),
+        (["ci_cpu", "--cache-policy", "prebuilt"], "--cache-policy prebuilt .*--data"),
         (["ci_cpu", "--output", "nowhere/job.sh", "--deadline", "soon"], "no duration"),
         (["ci_cpu", "--results", "a\nrm -rf ~"], "control character"),
         (["ci_cpu", "--cache-policy", "shared", "--cache-root", "/a\nb"], "control character"),
@@ -219,7 +219,7 @@ def test_a_template_without_its_two_lines_is_refused(template, tmp_path, capsys)
 def test_what_sbatch_or_a_task_would_refuse_is_refused_here(words, said, capsys):
     assert main(["render", "slurm", *words]) == 2
     shown = capsys.readouterr()
-    assert said in " ".join(shown.err.split())
+    assert re.search(said, " ".join(shown.err.split()))
     assert shown.out == ""
 
 
@@ -302,7 +302,7 @@ def test_a_told_task_lets_its_run_store_and_queues_up_again_near_the_limit_alone
     status, said = ended(process, tmp_path)
     assert (status, (tmp_path / "told").exists()) == (130, True)
     assert (tmp_path / "scontrol").exists() is (signal == "USR1")
-    assert f"what is measured is in {tmp_path}/results/" in said
+    assert f" {tmp_path}/results/" in said
     if signal == "USR1":
         assert (tmp_path / "scontrol").read_text() == "requeue 11_2\n"
         assert "queues up again" in said
@@ -398,7 +398,8 @@ def test_a_directory_of_the_site_s_has_the_user_s_name(node, tmp_path):
 
 def test_a_variable_that_a_node_has_not_is_named(node, tmp_path):
     status, said = ended(node("--results", "/tmp/$NOWHERE"), tmp_path)
-    assert (status != 0, "NOWHERE: is not set on this node" in said) == (True, True)
+    assert status != 0
+    assert re.search("NOWHERE: .*--results", said)
 
 
 @pytest.mark.parametrize("split", ["even:1", "even:3"])
@@ -408,7 +409,8 @@ def test_a_script_without_slurm_runs_or_says_how(split, node, tmp_path, script):
     if split == "even:1":
         assert (status, (tmp_path / "begun").exists()) == (0, True)
     else:
-        assert (status, "an array of 3 tasks; submit it with sbatch" in said) == (2, True)
+        assert status == 2
+        assert re.search("array of 3 tasks; .*sbatch", said)
 
 
 @pytest.mark.parametrize("profile", ["a\nrm -rf x.toml", "a\rb.toml", "a\x1b[2J.toml"])
@@ -444,10 +446,10 @@ def test_an_array_that_slurm_does_not_take_is_refused_with_its_number(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert "--array=0-1000" in directives(script("--split", "even:1001"))
     assert main(["render", "slurm", "ci_cpu", "--split", "even:1002"]) == 2
-    assert "Slurm takes 1,001 here (MaxArraySize" in " ".join(capsys.readouterr().err.split())
+    assert "1,001 here (MaxArraySize" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "scontrol").write_text("#!/bin/bash\nexit 1\n")
     text = script("--split", "even:1002")
-    assert "# 1,002 tasks need a MaxArraySize of 1,002; Slurm's own is 1,001" in text
+    assert re.search("# 1,002 tasks .*MaxArraySize of 1,002; .*1,001", text)
 
 
 def test_shared_caches_stay(node, tmp_path):
