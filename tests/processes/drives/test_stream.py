@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -82,18 +84,18 @@ def test_without_a_stream_there_is_no_rate_of_one_and_no_wait_counts(fields):
     ("fields", "batch_size", "has_more", "words"),
     [
         # Of 64 elements a batch in tiny and small, 256 in medium and long, 1,024 in large.
-        ({}, None, True, "PR-2:small has one, or give it 256 elements"),
-        ({}, 16, True, "PR-2:tiny has one, or give it 256 elements"),
-        ({}, None, False, "give it 256 elements"),
-        ({"world": 8}, None, True, "PR-2:medium has one, or give it 2,048 elements"),
-        ({"workers": 16, "prefetch": 8}, None, True, "PR-2:large has one, or give it 8,192 e"),
-        ({"workers": 999, "prefetch": 999}, None, True, "give it 63,872,064 elements"),
+        ({}, None, True, "PR-2:small .* 256 elements"),
+        ({}, 16, True, "PR-2:tiny .* 256 elements"),
+        ({}, None, False, "(?!PR-2).* 256 elements"),
+        ({"world": 8}, None, True, "PR-2:medium .* 2,048 elements"),
+        ({"workers": 16, "prefetch": 8}, None, True, "PR-2:large .* 8,192 elements"),
+        ({"workers": 999, "prefetch": 999}, None, True, "(?!PR-2).* 63,872,064 elements"),
     ],
 )
 def test_the_size_that_has_a_stream_is_named(make_bench, fields, batch_size, has_more, words):
     size = Size(elements=203, batch_size=16, values={"features": 2})
     job = make_bench(Determinism(size), **fields).job
-    assert larger_set(job, batch_size, has_more=has_more).startswith(words)
+    assert re.match(words, larger_set(job, batch_size, has_more=has_more))
 
 
 @pytest.mark.parametrize(

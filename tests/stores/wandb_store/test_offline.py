@@ -21,10 +21,9 @@ def test_a_run_without_a_key_is_offline_and_says_what_to_do(opened, run, home):
     store = opened()
     assert not store.live
     told = store.complete(run)
-    assert told == (
-        f"W&B: offline (there is no WANDB_API_KEY), the run is in {offline_path(run)}; once a key "
-        f"is set, upload it with: skymark export {run} --to wandb"
-    )
+    for value in ("offline", "WANDB_API_KEY", str(offline_path(run))):
+        assert value in told
+    assert told.endswith(f": skymark export {run} --to wandb")
     assert [path for path in home.rglob("*") if path.is_file()] == []
     entries = read_offline(offline_path(run), home_of(RunContent(run)), 120)
     (artifact,) = [
@@ -83,12 +82,12 @@ def test_an_offline_store_holds_no_files(opened):
     assert store.sizes() == {}
     with pytest.raises(FileNotFoundError):
         store.get("manifest.json")
-    with pytest.raises(StoreRefusedError, match="goes with the whole run"):
+    with pytest.raises(StoreRefusedError, match="the whole run"):
         store.put("manifest.json", b"{}")
 
 
 def test_a_client_that_does_not_end_is_ended(home, run):
-    with pytest.raises(StoreUnavailableError, match="not written in time"):
+    with pytest.raises(StoreUnavailableError, match="in time"):
         log_offline(
             RunContent(run),
             (None, "skymark"),

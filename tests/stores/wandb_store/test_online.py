@@ -141,7 +141,7 @@ def test_the_table_has_a_row_for_every_cell(completed, shared_server):
     (table,) = [json.loads(data) for name, data in files.items() if "table/cells_" in name]
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
     assert [row["status"] for row in rows] == ["ok", "ok", "failed"]
-    assert rows[2]["cause"] == "the worker was killed by signal 9"
+    assert rows[2]["cause"].endswith(" signal 9")
     assert rows[2]["samples_per_s"] is None
     assert rows[0]["samples_per_s"] > 0
 

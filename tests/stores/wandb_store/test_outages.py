@@ -142,7 +142,7 @@ def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, ru
 
 def test_files_that_the_server_refuses_are_told(server, online, run):
     server.misbehave(status={"PUT /storage/artifacts": 403})
-    with pytest.raises(StoreUnavailableError, match="there is no artifact"):
+    with pytest.raises(StoreUnavailableError, match="no artifact"):
         online().complete(run)
     server.misbehave()
     online().complete(run)
@@ -152,7 +152,7 @@ def test_files_that_the_server_refuses_are_told(server, online, run):
 def test_an_artifact_that_was_left_pending_is_noticed_and_sent_again(server, online, run):
     server.misbehave(pending=True)
     store = online()
-    with pytest.raises(StoreUnavailableError, match="there is no artifact"):
+    with pytest.raises(StoreUnavailableError, match="no artifact"):
         store.complete(run)
     assert {one["state"] for one in server.artifacts.values()} == {"PENDING"}
     server.misbehave()

@@ -49,13 +49,13 @@ def written(path, content, time_ns):
             lambda path: written(path, CONTENT[:50], 1_700_000_001_000_000_000),
             WRONG,
             r"shorter: .*50 bytes of 2023-11-14 22:13:21\.0.* 180 bytes",
-            "if it was cut off",
+            "if .* cut off,",
         ),
         (
             lambda path: written(path, b"", 1_700_000_000_000_000_000),
             WRONG,
             r"shorter: .* 0 bytes .*180 bytes",
-            "if it was cut off",
+            "if .* cut off,",
         ),
         (
             lambda path: written(path, CONTENT * 2, 1_700_000_000_000_000_000),
@@ -78,7 +78,7 @@ def test_a_source_is_named_with_what_became_of_it(entry, file, harm, message, ca
     (found,) = troubles(entry)
     assert found.message == message
     assert re.match(rf"{re.escape(str(file))} .*{cause}", found.cause)
-    assert found.action.startswith(action)
+    assert re.match(action, found.action)
 
 
 def test_a_source_put_back_with_its_time_is_what_it_was(entry, file):

@@ -96,23 +96,23 @@ REFUSED = [
         {},
         OTHERS,
         {},
-        "GPU 0: 65.5 GB of 85.5 GB are used by pid 4242 .*; end it, or choose",
+        "GPU 0: 65.5 GB of 85.5 GB .*pid 4242 .*choose",
     ),
-    ("gpu-lost", {}, {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, {}, "a GPU is lost: GPU 0: GPU is"),
-    ("mig-empty", {}, {"mig": 1}, {}, "GPU 0 is in MIG mode without a slice"),
+    ("gpu-lost", {}, {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, {}, "GPU 0: GPU is"),
+    ("mig-empty", {}, {"mig": 1}, {}, "GPU 0 .*MIG mode"),
     (
         "driver-mismatch",
         {"init": pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH},
         {},
         {},
-        "NVIDIA's driver was changed while it ran: RM has detected",
+        "RM has detected",
     ),
     (
         "driver-too-old",
         {"driver": "535.183.06", "cuda": 12020},
         {},
         {"torch": 13},
-        "torch is built for CUDA 13, and the driver is 535.183.06.*; install NVIDIA's driver 580",
+        "torch .*CUDA 13.* 535.183.06.*driver 580",
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import pynvml
@@ -84,30 +85,22 @@ SLOW = {0: [CopyRates(framework="torch", page_locked=12.1e9)]}
 FAST = {0: [CopyRates(framework="jax"), CopyRates(framework="torch", page_locked=55.2e9)]}
 FULL = {"memory-used": 61 * GIB, "processes": f"4242:{61 * GIB}"}
 TABLE = [
-    (
-        "gpu-in-use",
-        {"memory-used": 30 * GIB},
-        "32.2 GB of 85.5 GB are used by processes that are not",
-    ),
-    ("gpu-in-use", {"processes": f"1:{GIB}", "memory-used": GIB}, "used by pid 1 ("),
-    ("gpu-full", FULL, "GPU 0: 65.5 GB of 85.5 GB are used by pid 4242"),
-    ("gpu-throttled", {"clock-reasons": 0x4}, "GPU 0 is slowed down now: power limit"),
-    ("gpu-throttled", {"clock-reasons": 0x8}, "slowed down now: hardware slowdown"),
+    ("gpu-in-use", {"memory-used": 30 * GIB}, "32.2 GB of 85.5 GB"),
+    ("gpu-in-use", {"processes": f"1:{GIB}", "memory-used": GIB}, r"\bpid 1 \("),
+    ("gpu-full", FULL, "GPU 0: 65.5 GB of 85.5 GB .*pid 4242"),
+    ("gpu-throttled", {"clock-reasons": 0x4}, "GPU 0 .*: power limit"),
+    ("gpu-throttled", {"clock-reasons": 0x8}, ": hardware slowdown"),
     ("gpu-throttled", {"clock-reasons": 0x60}, "temperature, temperature, hardware limit"),
-    ("gpu-throttled", {"clock-reasons": 0x80}, "power brake of the machine"),
+    ("gpu-throttled", {"clock-reasons": 0x80}, "power brake"),
     ("gpu-power-limit", {"power-limit": 350_000}, "may take 350 of its 700 W"),
-    ("gpu-clocks-set", {"clock-reasons": 2, "sm-clock": 1200}, "has set its clocks (1200 of 1980"),
-    ("gpu-hot", {"temperature": 88}, "has 88 °C, and slows down at 92 °C"),
-    ("gpu-memory-errors", {"ecc-uncorrected": 3}, "3 errors of its memory could not be corrected"),
-    ("gpu-persistence-off", {"persistence": 0}, "each first use of the GPU waits"),
-    ("gpu-pcie-width", {"pcie-width": 8}, "PCIe runs at x8 of x16"),
-    (
-        "gpu-pcie-generation",
-        {"pcie-generation": 3, "clock-reasons": 0},
-        "PCIe runs in generation 3 of 5",
-    ),
-    ("gpu-slice", SLICE, "a program computes on a slice (NVIDIA H100 80GB HBM3 MIG 1g.10gb, "),
-    ("mig-empty", {"mig": 1}, "is in MIG mode without a slice"),
+    ("gpu-clocks-set", {"clock-reasons": 2, "sm-clock": 1200}, "1200 of 1980"),
+    ("gpu-hot", {"temperature": 88}, "88 °C.* 92 °C"),
+    ("gpu-memory-errors", {"ecc-uncorrected": 3}, "3 errors"),
+    ("gpu-persistence-off", {"persistence": 0}, "first use"),
+    ("gpu-pcie-width", {"pcie-width": 8}, "x8 of x16"),
+    ("gpu-pcie-generation", {"pcie-generation": 3, "clock-reasons": 0}, "generation 3 of 5"),
+    ("gpu-slice", SLICE, "NVIDIA H100 80GB HBM3 MIG 1g.10gb, "),
+    ("mig-empty", {"mig": 1}, "MIG mode"),
     ("gpu-lost", {"error": pynvml.NVML_ERROR_GPU_IS_LOST}, "GPU 0: GPU is lost"),
     ("gpu-lost", {"error": pynvml.NVML_ERROR_RESET_REQUIRED}, "GPU 0: GPU requires restart"),
 ]
@@ -118,7 +111,7 @@ def test_each_fault_of_a_gpu_has_a_kind_its_figures_and_advice(driver, kind, dif
     driver.has(H100 | differs)
     (fault,) = faults(driver)
     assert fault.kind == kind
-    assert said in fault.message
+    assert re.search(said, fault.message)
     assert any(word in fault.action for word in ("choose", "nvidia-smi", "compare"))
 
 

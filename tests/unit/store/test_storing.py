@@ -151,10 +151,9 @@ def test_a_store_that_takes_nothing_at_the_end_is_said_so_once(store, directory,
     with closing(Storing({"a": store}, directory)) as storing:
         (stored,) = storing.finish(60, announce)
     assert stored.ok
-    assert said == [
-        f"storing in {store.url}",
-        f"{STALLED} in {store.url}: it takes nothing; trying again",
-    ]
+    first, second = said
+    assert first.endswith(store.url)
+    assert second.startswith(f"{STALLED} in {store.url}:")
 
 
 def test_a_store_that_has_all_is_not_said_to_take_nothing(store, directory, monkeypatch):

