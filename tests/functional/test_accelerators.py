@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cache.location import cache_directory
+from skymark.execute.accelerator import ADVICE
 from skymark.execute.asking import Interpreters
 from skymark.execute.measurer import HOST_ONLY, Measurer
 from skymark.execute.planner import load_profile, make_plan
@@ -60,11 +62,11 @@ def records_of(slug, target, python, directory):
 @pytest.mark.parametrize(
     ("slug", "target", "said"),
     [
-        ("pytorch", "cuda12", "torch sees no GPU: RuntimeError: Found no NVIDIA driver"),
-        ("grain", "cuda12", "jax sees no GPU: RuntimeError: Unknown backend: 'gpu' requested"),
-        ("grain", "tpu", "jax sees no TPU: RuntimeError: Backend 'tpu' failed to initialize"),
-        ("tfdata", "cuda13", "tensorflow sees no GPU: RuntimeError: TensorFlow 2"),
-        ("dali", "cuda13", "dali sees no GPU: RuntimeError: Assert on"),
+        ("pytorch", "cuda12", "torch .*GPU: RuntimeError: .*NVIDIA"),
+        ("grain", "cuda12", "jax .*GPU: RuntimeError: .*'gpu'"),
+        ("grain", "tpu", "jax .*TPU: RuntimeError: .*'tpu'"),
+        ("tfdata", "cuda13", "tensorflow .*GPU: RuntimeError: TensorFlow 2"),
+        ("dali", "cuda13", "dali .*GPU: RuntimeError: Assert"),
     ],
 )
 def test_a_library_that_sees_no_accelerator_is_not_measured_on_the_host(
@@ -74,8 +76,8 @@ def test_a_library_that_sees_no_accelerator_is_not_measured_on_the_host(
     (record,) = records_of(slug, target, python, tmp_path / "run")
     assert record.status is Status.FAILED
     assert record.cause.kind == "no-accelerator"
-    assert record.cause.message.startswith(said)
-    assert "or choose a profile for a cpu" in record.cause.action
+    assert re.match(said, record.cause.message)
+    assert record.cause.action.startswith(ADVICE["tpu" if target == "tpu" else "gpu"])
     assert record.rounds == ()
 
 

@@ -132,7 +132,7 @@ def test_a_clock_that_an_adapter_slowed_is_held_against_the_engines(skymark):
     (record,) = ran.records.values()
     assert record.status is Status.INVALID, ran.stderr
     assert record.cause.kind == "claimed-time"
-    assert "by the engine's clock" in record.cause.message
+    assert "engine's clock" in record.cause.message
     # It did so twice: the first time the machine might have stood still.
     assert [one.kind for one in record.warnings] == ["doubtful-round"]
     assert [one.round for one in record.rounds] == [1]

@@ -164,4 +164,4 @@ def test_a_run_to_the_device_is_not_compared_with_one_to_the_host(delivered, tmp
     assert ran.status == 0, ran.stderr
     compared = run_in(tmp_path, "compare", "out", str(delivered["plain"].output))
     assert compared.status == 2
-    assert "the settings or definition of loading.TAB-1.tiny.pytorch differ" in compared.stderr
+    assert " loading.TAB-1.tiny.pytorch differ" in compared.stderr

@@ -61,7 +61,7 @@ def test_a_killed_worker_fails_its_cell_and_names_the_signal(ran):
 def test_an_adapter_that_raises_fails_and_its_log_has_the_traceback(ran):
     record = ran.records["loading.TAB-1.small.raises"]
     assert record.status is Status.FAILED
-    assert record.cause.message == "RuntimeError: the library is broken"
+    assert record.cause.kind == "RuntimeError"
     assert "Traceback" in (ran.output / "logs" / "loading.TAB-1.small.raises.log").read_text()
 
 
@@ -257,7 +257,7 @@ def test_a_full_disk_stops_the_run_and_keeps_what_was_written(tmp_path, skymark)
     if ran.status == 77 or "unshare:" in ran.stderr:
         pytest.skip(f"this machine lets nobody mount a small disk: {ran.stderr.strip()}")
     assert ran.status == 1, ran.stderr
-    assert "the disk is full" in ran.stderr
+    assert "disk is full" in ran.stderr
     assert "--resume" in ran.stderr
     kept = Ran(ran.status, "", "", tmp_path / "kept")
     assert not kept.manifest.finished

@@ -56,6 +56,6 @@ def test_an_image_that_nobody_decodes_ends_the_run_with_its_name_before_it_is_me
         *("--adapters", "numpy"),
     )
     assert ran.status == 2
-    assert f"the image of {photos}/odd.png cannot be decoded (" in " ".join(ran.stderr.split())
+    assert f" {photos}/odd.png cannot" in " ".join(ran.stderr.split())
     assert "Traceback" not in ran.stderr
     assert not ran.records

@@ -179,7 +179,7 @@ def test_the_running_environment_serves_what_it_has_and_skips_the_rest_with_the_
     absent = ran.records["loading.TAB-1.small.grain"]
     assert absent.status is Status.SKIPPED
     assert absent.cause.kind == "LibraryAbsentError"
-    assert "uv pip install grain" in absent.cause.message
+    assert "pip install grain" in absent.cause.message
 
 
 def test_a_venv_that_cannot_be_made_fails_its_cells_and_the_run_goes_on(tmp_path):
@@ -202,7 +202,7 @@ def test_a_venv_that_cannot_be_made_fails_its_cells_and_the_run_goes_on(tmp_path
         "no-such-package-xyz" in (ran.output / "logs" / "loading.TAB-1.small.own.log").read_text()
     )
     assert ran.records["loading.TAB-1.small.numpy"].status is Status.OK
-    assert "failed  own: uv could not make the venv of own" in ran.stderr
+    assert re.search("failed +own: .*venv of own", ran.stderr)
 
 
 def test_think_time_gives_the_utilisation_of_an_accelerator(tmp_path):

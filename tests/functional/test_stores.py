@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from hashlib import sha256
 from pathlib import Path
@@ -65,7 +66,7 @@ def test_a_run_is_stored_read_back_and_fetched_as_it_was(skymark, tmp_path, stor
     assert "is not empty" in again.stderr
     nowhere = skymark("fetch", address, "other", **variables)
     assert nowhere.status == 2
-    assert "it has the runs out" in nowhere.stderr
+    assert "the runs out" in nowhere.stderr
 
 
 def test_another_machine_continues_from_the_store(skymark, tmp_path, store):
@@ -75,7 +76,7 @@ def test_another_machine_continues_from_the_store(skymark, tmp_path, store):
     shutil.rmtree(first.output)
     refused = skymark(*PLAN, "--store", address, **variables)
     assert refused.status == 2
-    assert "holds this plan already; add --resume" in refused.stderr
+    assert re.search("this plan .*--resume", refused.stderr)
     shutil.rmtree(first.output)
     resumed = skymark(*PLAN, "--store", address, "--resume", **variables)
     assert resumed.status == 0, resumed.stderr
@@ -105,7 +106,7 @@ def test_a_store_that_can_never_take_the_run_is_refused_before_anything_is_measu
 ):
     ran = skymark(*PLAN, "--store", "s3://absent/x", **bucket.variables)
     assert ran.status == 2
-    assert "there is no bucket absent" in ran.stderr
+    assert "no bucket absent" in ran.stderr
     assert not ran.output.exists()
     unknown = skymark(*PLAN, "--store", "gopher://x")
     assert unknown.status == 2

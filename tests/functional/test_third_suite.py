@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -133,7 +134,7 @@ def test_it_is_listed_beside_the_suites_of_skymark(bench):
 
 def test_its_plan_is_shown_and_is_a_file_that_is_run(bench):
     shown, _ = bench("plan")
-    assert "8 cells of 4 adapters to measure" in shown
+    assert "8 cells of 4 adapters" in shown
     assert all(f"{shape}:small" in shown for shape in ("random", "reversed"))
     text, _ = bench("plan", "--json", "--output", "plan.json", *ONE_CELL, "--rounds", "1")
     plan = Plan.model_validate_json(text)
@@ -152,7 +153,7 @@ def test_its_own_options_and_settings_reach_its_cells(bench):
     assert planned.cell.specification["length"] == 300
     assert planned.cell.settings == {"element": "float"}
     refused, _ = bench("plan", "--scenarios", "random", "--length", "100000")
-    assert "insertion sort takes quadratic time" in refused
+    assert "quadratic" in refused
 
 
 def test_doctor_tells_what_its_instrument_costs(bench):
@@ -180,7 +181,7 @@ def test_its_options_are_refused_where_another_suite_is_planned(bench):
         command, capture_output=True, text=True, env=bench.environment(), check=False
     )
     assert done.returncode == 2
-    assert "--length is an option of the suite sorting" in done.stderr
+    assert re.search("--length .*suite sorting.* ci_cpu ", done.stderr)
 
 
 # Run, killed and resumed, sharded
@@ -290,7 +291,7 @@ def test_workers_here_share_it_and_a_killed_one_is_replaced(bench):
     workers[-1].kill()
     stdout, stderr = running.communicate()
     assert running.returncode == 0, stderr
-    assert "3 workers share the plan" in stderr
+    assert "3 workers share" in stderr
     assert "slot 1: " in stderr
     run = bench.run("out")
     assert set(run.by_id) == CELLS
@@ -317,7 +318,7 @@ def test_workers_on_gpus_need_one_that_is_visible(bench):
     (bench.directory / "sorting.toml").write_text(profile)
     slots = ("run", "--rounds", "1", "--slots", "all", "--output", "out")
     _, stderr = bench(*slots, status=2, CUDA_VISIBLE_DEVICES="")
-    assert "no GPU is visible" in stderr
+    assert "no GPU" in stderr
     _, stderr = bench(*slots, "--share", status=2)
     assert "leave out --share" in stderr
 

@@ -29,7 +29,7 @@ def env(tmp_path, skymark):
 def test_environments_are_built_listed_and_removed(env):
     built = env("build", "numpy", "./own.py:Own")
     assert built.status == 0, built.stderr
-    assert "making the venv of own (once)" in built.stderr
+    assert "venv of own " in built.stderr
     directories = [Path(line.partition(": ")[2]) for line in built.stdout.splitlines()]
     assert all((directory / "bin" / "python").exists() for directory in directories)
 
