@@ -51,8 +51,8 @@ WAIT_S = 1200.0
 class ImageWithSkymark(Image):
     """A machine that sees this checkout and this interpreter with its packages."""
 
-    def spec(self, name: str, address: str, user: str, public_keys: list[str]) -> dict[str, Any]:
-        there = super().spec(name, address, user, public_keys)
+    def spec(self, *arguments: Any) -> dict[str, Any]:
+        there = super().spec(*arguments)
         places = {
             "/opt/python": sys.base_prefix,
             "/opt/packages": sysconfig.get_paths()["purelib"],
