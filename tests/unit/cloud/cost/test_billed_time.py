@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.cost.bill import BilledTime, billed_time, ending, set_up_time, shared_time
+from skymark.cloud.cost.bill import (
+    EACH_JOB,
+    BilledTime,
+    billed_time,
+    ending,
+    set_up_time,
+    shared_time,
+)
 from skymark.cloud.rented_run import limits_of
 from skymark.execute.duration import run_time
 from skymark.execute.partition.split import Split
 from skymark.execute.planner import load_profile, make_plan, profile_paths
 from skymark.execute.venv_specs import MB, SMALL_BYTES, unpacked_bytes
+from skymark.model.duration import NOTHING
 from skymark.model.requests import Limits, Work
 from skymark.model.venv import VenvSpec
 from tests.unit.cloud.cost.conftest import span
@@ -104,6 +112,15 @@ def test_workers_on_eight_gpus_take_groups_that_take_long_first(seconds, share):
     one, eight = (shared_time(whole, (), lanes).expected_s for lanes in (1, 8))
     assert one == pytest.approx(run_time(whole).whole.expected_s, rel=0.1)
     assert eight / one == pytest.approx(share, rel=0.1)
+
+
+def test_workers_of_a_further_gpu_begin_once_their_job_is_submitted(monkeypatch):
+    group = planned(cell("CV-1"), span(100, 100, 100))
+    cells = tuple(group.model_copy(update={"group": f"{number}"}) for number in range(8))
+    whole = plan([]).model_copy(update={"cells": cells})
+    submitted = shared_time(whole, (), 8).expected_s
+    monkeypatch.setattr("skymark.cloud.cost.bill.EACH_JOB", NOTHING)
+    assert submitted - shared_time(whole, (), 8).expected_s == 7 * EACH_JOB.expected_s
 
 
 def test_a_deadline_limits_set_up_and_run_but_not_what_is_around_them():
