@@ -137,8 +137,8 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     Args:
         work: the cells; without names, all cells of a suite that shares its machine.
         name: the machine's. None for the profile's cheapest machine, in a dry run.
-        limits: of each job. None: no deadline, and the higher ceiling of the machine and the
-            profile.
+        limits: of each job. By default there is no deadline, and the higher ceiling counts, of
+            the machine and the profile.
         results: its stores get each cell as it is measured.
         job: variables, secrets and files.
         callbacks: get prices and progress.

@@ -120,7 +120,7 @@ def other_hand(path: Path, *, missing_ok: bool = True) -> str | None:
         try:
             status = place.lstat()
         except FileNotFoundError:
-            return None if missing_ok else f"{place} does not exist"
+            return None if missing_ok else f"{place} was removed meanwhile"
         except PermissionError:
             return f"you may not look into {place.parent}"
         if status.st_uid not in owners:

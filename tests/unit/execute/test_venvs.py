@@ -339,6 +339,13 @@ def test_a_venv_of_another_user_is_not_used(tmp_path):
         os.chown(place.parent, 0, 0)
 
 
+def test_a_venv_that_is_gone_when_it_is_last_looked_at_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr("skymark.execute.venvs._is_complete", lambda _: True)  # a moment before
+    spec, venvs = VenvSpec(name="tiny"), Venvs(tmp_path)
+    with pytest.raises(UsageError, match="SKYMARK_CACHE"):
+        venvs.ensure(spec)
+
+
 PLANT = """
 place, ran = sys.argv[1:]
 print("ready", flush=True)

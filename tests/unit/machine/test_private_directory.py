@@ -123,6 +123,8 @@ def test_a_path_is_one_s_own_if_nobody_else_can_change_any_part_of_it(tmp_path, 
     put(place)
     fault = other_hand(place)
     assert (fault is None) is is_own, fault
+    seen = other_hand(place, missing_ok=False)
+    assert (seen is None) is (is_own and put is not absent), seen
     if not is_own:
         with pytest.raises(UsageError, match="SKYMARK_CACHE"):
             require_own(place)

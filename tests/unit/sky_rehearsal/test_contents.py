@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
-from sky_rehearsal.image import find_python
+from sky_rehearsal.image import Image, find_python
 from sky_rehearsal.lambda_cloud import read_instance_types
 from sky_rehearsal.world import CATALOGS
 
@@ -16,6 +19,17 @@ def test_the_prices_come_with_the_package():
     assert any(one.cpus >= 8 and one.memory_gib >= 32 for one in types.values())  # cpu-benchmark
     assert {one.gpu_name for one in types.values()} >= {"A100", "H100"}
     assert "autumn 2026" in (CATALOGS / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("cpus", "believed"), [(None, set()), (8, {"RAY_OVERRIDE_RESOURCES"})])
+def test_ray_believes_in_the_cores_of_a_machine_with_more_gpus_than_there_are_cores(
+    tmp_path, cpus, believed
+):
+    spec = Image(tmp_path, {}, None, None, None).spec("m", "10.77.1.2", "ubuntu", [], cpus)
+    (line,) = re.findall("^SetEnv (.*)$", spec["files"]["/etc/ssh/sshd_config"], re.MULTILINE)
+    variables = dict(word.split("=", 1) for word in shlex.split(line))
+    assert believed == variables.keys() & {"RAY_OVERRIDE_RESOURCES"}
+    assert json.loads(variables.get("RAY_OVERRIDE_RESOURCES", "{}")).get("CPU") == cpus
 
 
 @pytest.mark.parametrize("root", [".pyenv", "elsewhere"])
