@@ -39,11 +39,13 @@ from skymark.cli.rented_options import (
     LIMITS,
     MACHINE,
     CostOptions,
+    DryRun,
     LaunchOptions,
     LimitOptions,
     Stores,
     Sync,
     VariableOptions,
+    Yes,
 )
 from skymark.cli.splitting import print_parts
 from skymark.cli.tables import Json
@@ -71,13 +73,8 @@ def launch(  # noqa: PLR0913  # its parameters are the options of a command
     name: JobName = None,
     detach: Detach = False,
     sync: Sync = (),
-    dry_run: Annotated[
-        bool, Parameter(group=LIMITS, help="Show the price and the plan, and rent nothing.")
-    ] = False,
-    yes: Annotated[
-        bool,
-        Parameter(name=("--yes", "-y"), group=LIMITS, help="Accept the price without a question."),
-    ] = False,
+    dry_run: Annotated[DryRun, Parameter(group=LIMITS)] = False,
+    yes: Annotated[Yes, Parameter(group=LIMITS)] = False,
     store: Stores = (),
     output: Output = None,
     json: Annotated[Json, Parameter(group=RESULTS)] = False,

@@ -16,7 +16,8 @@ from cyclopts.validators import Number
 from skymark.cache.location import Policy, require_policy
 from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions, given_options
-from skymark.cli.parameters import MOST, PolicyName, Several, Split, TotalCpus, TotalMemory
+from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
+from skymark.cli.rented_options import CachePolicy
 from skymark.execute.duration import LATEST, run_time
 from skymark.execute.partition.shard import idle_workers, items_of, requests_of, worker_parts
 from skymark.execute.partition.split import Split as Sharing
@@ -96,13 +97,7 @@ class SharingOptions:
     total_memory: TotalMemory = None
     store: RemoteStores = ()
     run_id: RunId = None
-    cache_policy: Annotated[
-        PolicyName | None,
-        Parameter(
-            group=(FILE, RARE),
-            help="Directory of downloads, as in `skymark run --cache-policy`.",
-        ),
-    ] = None
+    cache_policy: Annotated[CachePolicy, Parameter(group=(FILE, RARE))] = None
     cache_root: Annotated[
         str | None,
         Parameter(

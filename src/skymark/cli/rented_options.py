@@ -1,6 +1,6 @@
 """Options that commands for rented machines share, and the requests that they are."""
 
-from __future__ import annotations
+# Annotations are objects here, and no texts: a subclass elsewhere reads them among its own names.
 
 import os
 import re
@@ -35,7 +35,8 @@ from skymark.model.errors import UsageError
 from skymark.model.requests import Limits, Machine
 
 MACHINE = Group.create_ordered(MACHINE_TITLE)
-RENTED = Group.create_ordered("A machine rented for the run")
+RENTED = Group.create_ordered("A machine rented for the run, with --on")
+OF_RENTED = Parameter(group=(RENTED, RARE))
 LIMITS = Group.create_ordered("Price and limits")
 VARIABLES = Group.create_ordered("The job's environment")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,6 +61,43 @@ Sync = Annotated[
         "tracked files. May be repeated. Secrets are not sent.",
     ),
 ]
+Infra = Annotated[
+    str | None,
+    Parameter(
+        metavar="PLACE",
+        help="Provider, region or cluster: vast, lambda, gcp/us-west1, slurm/NAME or k8s. "
+        "[default: the cheapest]",
+    ),
+]
+Spot = Annotated[bool, Parameter(help="A cheaper machine, which the provider may take away.")]
+MachineFile = Annotated[
+    Path | None, FILE, Parameter(help="SkyPilot YAML in place of the profile's machine.")
+]
+DiskSize = Annotated[
+    int | None, COUNT, Parameter(metavar="GB", help="Disk size in GB. [default: the YAML's]")
+]
+BootTimeout = Annotated[
+    str,
+    TIME,
+    Parameter(
+        group=(MACHINE, RARE),
+        help="Longest time until the machine is up. Then skymark gives it back, and exits with "
+        "status 1.",
+    ),
+]
+Secrets = Annotated[
+    tuple[str, ...],
+    Parameter(
+        metavar="NAME[=VALUE]",
+        help="Variable with a key or password, by default with its value here. May be repeated.",
+    ),
+]
+CachePolicy = Annotated[
+    PolicyName | None,
+    Parameter(help="Directory of downloads there, as in `skymark run --cache-policy`."),
+]
+DryRun = Annotated[bool, Parameter(help="Show the price and the plan, and rent nothing.")]
+Yes = Annotated[bool, Parameter(name=("--yes", "-y"), help="Accept the price without a question.")]
 
 
 @Parameter(name="*")
@@ -75,19 +113,8 @@ class CostOptions(PlanOptions):
 class PlaceOptions:
     """Options of the kind and the place of machines."""
 
-    infra: Annotated[
-        str | None,
-        Parameter(
-            group=MACHINE,
-            metavar="PLACE",
-            help="Provider, region or cluster: vast, lambda, gcp/us-west1, slurm/NAME or k8s. "
-            "[default: the cheapest]",
-        ),
-    ] = None
-    spot: Annotated[
-        bool,
-        Parameter(group=MACHINE, help="A cheaper machine, which the provider may take away."),
-    ] = False
+    infra: Annotated[Infra, Parameter(group=MACHINE)] = None
+    spot: Annotated[Spot, Parameter(group=MACHINE)] = False
     gpus: Annotated[
         str | None,
         Parameter(
@@ -96,19 +123,8 @@ class PlaceOptions:
             help="GPUs of each machine, such as H100:8. [default: the profile's]",
         ),
     ] = None
-    machine: Annotated[
-        Path | None,
-        FILE,
-        Parameter(group=(MACHINE, RARE), help="SkyPilot YAML in place of the profile's machine."),
-    ] = None
-
-    disk_size: Annotated[
-        int | None,
-        COUNT,
-        Parameter(
-            group=(MACHINE, RARE), metavar="GB", help="Disk size in GB. [default: the YAML's]"
-        ),
-    ] = None
+    machine: Annotated[MachineFile, Parameter(group=(MACHINE, RARE))] = None
+    disk_size: Annotated[DiskSize, Parameter(group=(MACHINE, RARE))] = None
 
     def request(self, **more: Any) -> Machine:
         """Return the machine, with more of it."""
@@ -203,15 +219,7 @@ class LaunchOptions(ClusterOptions):
             "results also go to a bucket or W&B, else 10; 30 with --keep]",
         ),
     ] = None
-    boot_timeout: Annotated[
-        str,
-        TIME,
-        Parameter(
-            group=(MACHINE, RARE),
-            help="Longest time until the machine is up. Then skymark gives it back, and exits with "
-            "status 1.",
-        ),
-    ] = "20m"
+    boot_timeout: BootTimeout = "20m"
 
     def request(self, **more: Any) -> Machine:
         """Return the machines, with more of them.
@@ -288,12 +296,8 @@ class VariableOptions:
         Parameter(group=(VARIABLES, RARE), help="Dotenv file of variables; --env overrides it."),
     ] = None
     secret: Annotated[
-        tuple[str, ...],
-        Parameter(
-            group=VARIABLES,
-            metavar="NAME[=VALUE]",
-            help="Variable with a key or password; overrides --env.",
-        ),
+        Secrets,
+        Parameter(group=VARIABLES, help="Variable with a key or password; overrides --env."),
     ] = ()
     secret_file: Annotated[
         Path | None,
@@ -301,13 +305,7 @@ class VariableOptions:
         Parameter(group=(VARIABLES, RARE), help="Dotenv file of secrets; --secret overrides it."),
     ] = None
 
-    cache_policy: Annotated[
-        PolicyName | None,
-        Parameter(
-            group=(VARIABLES, RARE),
-            help="Directory of downloads there, as in `skymark run --cache-policy`.",
-        ),
-    ] = None
+    cache_policy: Annotated[CachePolicy, Parameter(group=(VARIABLES, RARE))] = None
     cache_root: Annotated[
         str | None,
         DIRECTORY,
@@ -354,63 +352,21 @@ class OnOptions(LimitOptions):
             "end it. Shows the price first.",
         ),
     ] = None
-    infra: Annotated[
-        str | None,
-        Parameter(
-            group=(RENTED, RARE),
-            metavar="PLACE",
-            help="With --on: provider or region, such as lambda or gcp/us-west1. [default: the "
-            "cheapest]",
-        ),
-    ] = None
-    spot: Annotated[
-        bool, Parameter(group=(RENTED, RARE), help="With --on: a machine that may be taken away.")
-    ] = False
-    machine: Annotated[
-        Path | None,
-        FILE,
-        Parameter(
-            group=(RENTED, RARE),
-            help="With --on: SkyPilot YAML in place of the profile's machine.",
-        ),
-    ] = None
-    disk_size: Annotated[
-        int | None,
-        COUNT,
-        Parameter(group=(RENTED, RARE), metavar="GB", help="With --on: disk size in GB."),
-    ] = None
-    secret: Annotated[
-        tuple[str, ...],
-        Parameter(
-            group=(RENTED, RARE),
-            metavar="NAME[=VALUE]",
-            help="With --on: variable with a key, such as HF_TOKEN, by default with its value "
-            "here. May be repeated.",
-        ),
-    ] = ()
+    infra: Annotated[Infra, OF_RENTED] = None
+    spot: Annotated[Spot, OF_RENTED] = False
+    machine: Annotated[MachineFile, OF_RENTED] = None
+    disk_size: Annotated[DiskSize, OF_RENTED] = None
+    secret: Annotated[Secrets, OF_RENTED] = ()
     detach: Annotated[
         bool,
+        OF_RENTED,
         Parameter(
             name=("--detach", "-d"),
-            group=(RENTED, RARE),
-            help="With --on: return once the machine works. It ends itself, and results are in "
-            "--store.",
+            help="Return once the machine works. It ends itself, and results are in --store.",
         ),
     ] = False
-    dry_run: Annotated[
-        bool,
-        Parameter(
-            group=(RENTED, RARE), help="With --on: show the price and the plan, and rent nothing."
-        ),
-    ] = False
-    yes: Annotated[
-        bool,
-        Parameter(
-            name=("--yes", "-y"),
-            group=(RENTED, RARE),
-            help="With --on: accept the price without a question.",
-        ),
-    ] = False
+    dry_run: Annotated[DryRun, OF_RENTED] = False
+    yes: Annotated[Yes, OF_RENTED] = False
 
     def request(self) -> Machine:
         """Return the machine.

@@ -17,17 +17,19 @@ from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import as_json, print_quote
 from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions, given_options
-from skymark.cli.parameters import COUNT, FILE, JOB, NAME, PART, TIME, WHAT, WHERE
+from skymark.cli.parameters import COUNT, FILE, JOB, NAME, PART, WHAT, WHERE, Cluster
 from skymark.cli.rented_options import (
     DEFAULT_LIMITS,
     DEFAULT_VARIABLES,
     LIMITS,
     MACHINE,
+    BootTimeout,
     LimitOptions,
     PlaceOptions,
     Stores,
     Sync,
     VariableOptions,
+    Yes,
 )
 from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
 from skymark.cli.splitting import print_part_rows
@@ -65,20 +67,11 @@ class ManagedOptions(PlaceOptions):
         ),
     ] = None
     boot_timeout: Annotated[
-        str,
-        TIME,
-        Parameter(
-            group=(MACHINE, RARE),
-            help="With --managed: longest time until a job's machine is up.",
-        ),
+        BootTimeout, Parameter(help="With --managed: longest time until a job's machine is up.")
     ] = "20m"
     yes: Annotated[
-        bool,
-        Parameter(
-            name=("--yes", "-y"),
-            group=LIMITS,
-            help="With --managed: accept the price without a question.",
-        ),
+        Yes,
+        Parameter(group=LIMITS, help="With --managed: accept the price without a question."),
     ] = False
 
     def request(self, **more: Any) -> Machine:
@@ -95,11 +88,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     options: PlanOptions = DEFAULT_OPTIONS,
     variables: VariableOptions = DEFAULT_VARIABLES,
     *,
-    cluster: Annotated[
-        str | None,
-        NAME,
-        Parameter(group=MACHINE, help="The machine's name, as in `skymark status`."),
-    ] = None,
+    cluster: Annotated[Cluster | None, NAME, Parameter(group=MACHINE)] = None,
     managed: Annotated[
         bool,
         Parameter(
