@@ -44,3 +44,12 @@ def one_interrupt_held(told: Callable[[], None] = lambda: None) -> Iterator[Held
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def undivided() -> Iterator[None]:
+    """Finish the work of the context before the first interruption counts."""
+    with one_interrupt_held() as held:
+        yield
+    if held.came:
+        raise KeyboardInterrupt

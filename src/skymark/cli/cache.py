@@ -370,33 +370,20 @@ def _print_before_and_after(
 def _run(command: Sequence[str], variables: dict[str, str]) -> int:
     """Run a job's command to its end, also if a signal stops this process."""
     from skymark.cache.sharing import note_command
+    from skymark.held_interrupts import undivided
 
+    process = None
     try:
-        process = _start(command, variables)
-    except OSError as error:
-        say(f"{command[0]}: {error.strerror}")
-        return NOT_FOUND
-    try:
+        with undivided():
+            process = subprocess.Popen(command, env={**os.environ, **variables})
         note_command(Path(variables[JOB_VARIABLE]), process.pid)
         status = process.wait()
-    except BaseException:
-        _end(process)
+    except BaseException as error:
+        if process is not None:
+            process.terminate()
+            process.wait()
+        elif isinstance(error, OSError):
+            say(f"{command[0]}: {error.strerror}")
+            return NOT_FOUND
         raise
     return 128 - status if status < 0 else status
-
-
-def _start(command: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start a command, and end it if a signal stops this process meanwhile."""
-    from skymark.held_interrupts import one_interrupt_held
-
-    with one_interrupt_held() as held:
-        process = subprocess.Popen(command, env={**os.environ, **variables})
-    if held.came:
-        _end(process)
-        raise KeyboardInterrupt
-    return process
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait()

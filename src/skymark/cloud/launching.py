@@ -30,6 +30,7 @@ from skymark.cloud.rented_run import (
     idle_minutes_for,
     lasting_store,
     limits_of,
+    limits_there,
     require_time_before,
     split_of_machines,
 )
@@ -254,7 +255,7 @@ def execute(
     if job.nodes is not None:
         check_nodes(name, job.nodes, known.machine.nodes)
     split_of_machines(job.split, job.nodes or known.machine.nodes)
-    whole = limits_there(known, limits)
+    whole = limits_there(known, limits, load_profile(known.profile))
     variables = {**environment, **job.variables, **job.secrets}
     source = source_for(plans.values(), job.files, with_source=known.machine.image is None)
     callbacks.sends(source)
@@ -334,20 +335,6 @@ def follow_commands(jobs: Sequence[MachineJob], callbacks: Callbacks = SILENT) -
     """
     ends = [follow(job, callbacks.log, callbacks.tell, None) for job in jobs]
     return all(end is JobEnd.SUCCEEDED for end in ends)
-
-
-def limits_there(known: RentedRun, given: Limits) -> Limits:
-    """Return the limits of a run on an existing machine.
-
-    Without a given ceiling, the higher ceiling of the machine and the profile counts.
-    """
-    of_profile = limits_of(load_profile(known.profile), given, known.machine.nodes)
-    ceilings = [known.limits.max_cost_usd, of_profile.max_cost_usd]
-    most_usd = max((usd for usd in ceilings if usd is not None), default=None)
-    return Limits(
-        deadline_s=of_profile.deadline_s,
-        max_cost_usd=most_usd if given.max_cost_usd is None else given.max_cost_usd,
-    )
 
 
 def check_nodes(name: str, wanted: int, there: int) -> None:

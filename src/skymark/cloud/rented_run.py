@@ -172,6 +172,19 @@ def limits_of(profile: Profile, given: Limits, machines: int = 1) -> Limits:
     return Limits(deadline_s=deadline_s, max_cost_usd=most_usd)
 
 
+def limits_there(known: RentedRun, given: Limits, profile: Profile | None) -> Limits:
+    """Return the limits of work on an existing machine: those given, else the profile's deadline.
+
+    Without a given ceiling, the higher ceiling of the machine and the profile counts.
+    """
+    usual = given if profile is None else limits_of(profile, given, known.machine.nodes)
+    if given.max_cost_usd is not None:
+        return usual
+    ceilings = (known.limits.max_cost_usd, usual.max_cost_usd)
+    most_usd = max((usd for usd in ceilings if usd is not None), default=None)
+    return usual.changed(max_cost_usd=most_usd)
+
+
 def limit_s(limits: Limits, hourly_price_usd: float | None, around_s: float) -> int | None:
     """Return the seconds that set-up and run may take: the deadline, or what the ceiling pays for.
 

@@ -35,6 +35,7 @@ from skymark.cloud.rented_run import (
     check_stores,
     idle_minutes_for,
     limits_of,
+    limits_there,
     require_time_before,
 )
 from skymark.cloud.sky.client import leaves_no_server
@@ -162,12 +163,15 @@ def submit(  # noqa: PLR0913  # as many as the ways to divide a plan
     needs = group_bytes(plan)
     if not needs:
         raise NothingToMeasureError
+    profile_here = None
+    with suppress(UsageError):  # a plan's file may name one that is not here
+        profile_here = load_profile(profile)
     known, offer, cards, there = _machine(name, plan, profile, limits, callbacks, dry_run=dry_run)
     run = known.changed(
         run_id=job_name(new_run_id(plan.profile, datetime.now(UTC))),  # names of jobs have it
         plan_hash=plan.hash,
         machine=known.machine.changed(keep=True, idle=False),
-        limits=_limits_there(known, profile, limits),
+        limits=limits_there(known, limits, profile_here).changed(deadline_s=limits.deadline_s),
         job=job,
         stores=results.stores,
         submission=new_submission(),
@@ -400,18 +404,6 @@ def _machine(
         idle_minutes=KEPT_IDLE_MINUTES,
     )
     return absent, cheapest, cards_of_offer(cheapest), False
-
-
-def _limits_there(known: RentedRun, profile: str, given: Limits) -> Limits:
-    """Return the limits of jobs; a plan's file may name a profile that is not here."""
-    ceilings = [known.limits.max_cost_usd]
-    with suppress(UsageError):
-        ceilings.append(load_profile(profile).max_cost_usd)
-    most_usd = max((usd for usd in ceilings if usd is not None), default=None)
-    return Limits(
-        deadline_s=given.deadline_s,
-        max_cost_usd=most_usd if given.max_cost_usd is None else given.max_cost_usd,
-    )
 
 
 def _without_those_queued(

@@ -37,7 +37,7 @@ from skymark.cloud.submissions import (
 )
 from skymark.execute.planner import write_plan
 from skymark.execute.slots import Cards, SlotJob
-from skymark.held_interrupts import one_interrupt_held
+from skymark.held_interrupts import undivided
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import some_of
@@ -60,10 +60,8 @@ class RequestInFlight:
         Ctrl-C counts when that is done: of a request that is half made nobody knows whether it was
         heard. A second one counts at once.
         """
-        with one_interrupt_held() as held:
+        with undivided():
             self._asked = call()
-        if held.came:
-            raise KeyboardInterrupt
         return self._asked
 
     def granted(self) -> None:
@@ -126,7 +124,9 @@ def put_in_order(
     try:
         while left or asked:
             while left and len(asked) < in_flight:
-                _ask(left.popleft(), queue, asked)
+                with undivided():  # else nobody knows whether it was heard
+                    asked[left[0]] = queue.request(left[0])
+                left.popleft()
             name = next(iter(asked))
             job = queue.result(asked[name])
             del asked[name]
@@ -134,14 +134,6 @@ def put_in_order(
     except BaseException:
         _take_back(asked, queue, granted)
         raise
-
-
-def _ask(name: str, queue: ClusterQueue, asked: dict[str, Any]) -> None:
-    """Ask for a job and note the request; Ctrl-C counts when that is done."""
-    with one_interrupt_held() as held:
-        asked[name] = queue.request(name)
-    if held.came:
-        raise KeyboardInterrupt
 
 
 def _take_back(

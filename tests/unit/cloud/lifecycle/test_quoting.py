@@ -8,9 +8,9 @@ import pytest
 
 from skymark.cli.cost import print_quote
 from skymark.cloud.cost.quote import Workers
-from skymark.cloud.launching import limits_there
 from skymark.cloud.lifecycle import quoting
 from skymark.cloud.lifecycle.quoting import Slots, on_all_gpus, quote_there, slots_on
+from skymark.cloud.rented_run import limits_there
 from skymark.execute.planner import load_profile, make_plan
 from skymark.model.duration import NOTHING
 from skymark.model.errors import GateError
@@ -99,7 +99,8 @@ def test_a_ceiling_is_the_one_given_else_the_higher_of_machine_and_profile(
         f'{limit}description = ""\nsuite = "loading"\nplatform = "cpu"\nscenarios = ["TAB-1"]\n'
     )
     known = run_of(max_cost_usd=machine_usd, profile=str(profile))
-    assert limits_there(known, Limits(max_cost_usd=given)) == Limits(max_cost_usd=counts)
+    limits = limits_there(known, Limits(max_cost_usd=given), load_profile(known.profile))
+    assert limits == Limits(max_cost_usd=counts)
 
 
 @pytest.fixture
