@@ -36,6 +36,8 @@ pytestmark = [pytest.mark.cloud, pytest.mark.cloud_day, pytest.mark.timeout(3600
 
 NAME = "skymark-shared"
 KEY = "key0123456789key0123456789key0123456789k"
+ENOUGH = ("--max-cost", "1000")
+"""Ceiling above what eight GPUs cost until they are idle; the profile's is of a small machine."""
 SHOWS = "echo devices=$CUDA_VISIBLE_DEVICES nodes=$SKYPILOT_NUM_NODES of=$FROM_ENV-$FROM_FILE-$KEPT"
 WAITS = "until [ -f ~/go-on ]; do sleep 0.2; done"
 
@@ -214,7 +216,7 @@ def test_a_key_arrives_in_the_job_of_a_machine_s_yaml(
 def test_a_run_on_one_of_two_machines_and_half_a_card_comes_home(
     client: Client, shared: str, tmp_path: Path
 ) -> None:
-    part = ("--gpus", "H100:0.5", "--num-nodes", "1", "-n", "half")
+    part = ("--gpus", "H100:0.5", "--num-nodes", "1", "-n", "half", *ENOUGH)
     shows = ("--env", "SHOWN=yes", "--secret", f"HIDDEN={KEY}", "--output", str(tmp_path))
     done = skymark(client, "exec", NAME, *PLAN, *ROUNDS, *part, *shows)
     assert done.status == 0, done.output
@@ -228,7 +230,7 @@ def test_a_run_on_one_of_two_machines_and_half_a_card_comes_home(
 def test_points_of_a_grid_run_side_by_side_on_cards_of_their_own(
     client: Client, shared: str, homes: list[Path], eventually: Callable[..., None]
 ) -> None:
-    three = ("--grid", "workers=0,1,2", "--gpus", "H100:1", "--num-nodes", "1", "-d")
+    three = ("--grid", "workers=0,1,2", "--gpus", "H100:1", "--num-nodes", "1", "-d", *ENOUGH)
     endless = ("--rounds", "8000")
     done = skymark(client, "exec", NAME, *PLAN, *endless, *three)
     assert done.status == 0, done.output

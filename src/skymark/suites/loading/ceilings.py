@@ -8,6 +8,7 @@ allows it, FLAC and H.264 by FFmpeg, at one thread for each process.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skymark.machine.children import die_with
 from skymark.machine.disk import disk_bytes_per_s, memory_bytes_per_s, usable_cores
 from skymark.model.record import Ceiling, MachineLimits, Record
 from skymark.model.sizes import size_text
@@ -184,7 +186,7 @@ def rate_at_once(
     context = multiprocessing.get_context("fork")
     begin = partial(context.Barrier(processes).wait, begin_s)
     _SHARED[:] = [lambda first: _share(work, elements, first, begin, limit_s)]
-    with ProcessPoolExecutor(processes, context) as pool:
+    with ProcessPoolExecutor(processes, context, die_with, (os.getpid(),)) as pool:
         firsts = [elements * number // processes for number in range(processes)]
         return sum(pool.map(_own_share, firsts))
 

@@ -28,6 +28,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from skymark.image_formats import image_kind, opened_image
+from skymark.machine.children import die_with
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
 from skymark.suites.loading.dataset.text import PAIRS_SEED, captions
@@ -167,10 +168,8 @@ def _files(pool: list[Texture], cuts: Iterator[Cut], count: int) -> Iterator[npt
         yield from (jpeg_bytes(photograph(pool, cut)) for cut in cuts)
         return
     # Forks, so that they have the textures; they use nothing but NumPy and Pillow.
-    forks = ProcessPoolExecutor(
-        cores, multiprocessing.get_context("fork"), _TEXTURES.extend, (pool,)
-    )
-    with forks:
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(cores, context, _begin, (os.getpid(), pool)) as forks:
         chunks = iter(lambda: list(islice(cuts, AT_ONCE)), [])
         for files in forks.map(_files_of, chunks):
             yield from files
@@ -178,6 +177,11 @@ def _files(pool: list[Texture], cuts: Iterator[Cut], count: int) -> Iterator[npt
 
 _TEXTURES: list[Texture] = []
 """The textures that a process cuts from."""
+
+
+def _begin(parent: int, textures: list[Texture]) -> None:
+    die_with(parent)
+    _TEXTURES.extend(textures)
 
 
 def _files_of(cuts: Sequence[Cut]) -> list[npt.NDArray[np.uint8]]:
