@@ -138,7 +138,7 @@ def cloud_tests(session: nox.Session) -> None:
 
 @nox.session
 def libraries(session: nox.Session) -> None:
-    """Verify every library in every scenario (half an hour); `tests_all` does every second pair."""
+    """Verify every library in every scenario (half an hour); `tests_all` does every third pair."""
     tests = ("tests/functional/test_libraries.py", "-k", "can_do", "--all-pairs")
     session.run("python", "-m", "pytest", *PROCESSES, *tests, *session.posargs)
 
