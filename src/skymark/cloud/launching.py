@@ -45,7 +45,7 @@ from skymark.cloud.sky.jobs import (
     request_job,
 )
 from skymark.cloud.sky.ssh import send_source
-from skymark.cloud.sky.tasks import make_user_task
+from skymark.cloud.sky.tasks import make_user_task, part_of
 from skymark.cloud.source import source_for
 from skymark.cloud.submissions import new_submission
 from skymark.execute.planner import load_profile, planned, require_data
@@ -254,6 +254,8 @@ def execute(
     known = run_of_machine(name, profiles[0])
     if job.nodes is not None:
         check_nodes(name, job.nodes, known.machine.nodes)
+    if job.gpus is not None:
+        part_of(handle_of(name).launched_resources, job.gpus)
     split_of_machines(job.split, job.nodes or known.machine.nodes)
     whole = limits_there(known, limits, load_profile(known.profile))
     variables = {**environment, **job.variables, **job.secrets}
