@@ -14,10 +14,9 @@ server in it. README.md beside this file has the rest.
 from __future__ import annotations
 
 from sky_rehearsal.changes import Change
-from sky_rehearsal.errors import RehearsalError, UnfitError
 from sky_rehearsal.lambda_cloud import BillLine, Instance
 from sky_rehearsal.machine import Machine
-from sky_rehearsal.requirements import check_requirements
+from sky_rehearsal.requirements import RehearsalError, UnfitError, check_requirements
 from sky_rehearsal.world import World, rehearsal_world
 
 __all__ = [

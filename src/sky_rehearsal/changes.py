@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from sky_rehearsal.errors import RehearsalError
+from sky_rehearsal.requirements import RehearsalError
 
 LOCK = Path("/run")
 """A directory that rehearsals of this machine lock, which leaves no trace."""

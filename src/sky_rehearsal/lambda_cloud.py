@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sky_rehearsal.errors import RehearsalError, UnfitError
 from sky_rehearsal.machine import Machine
+from sky_rehearsal.requirements import RehearsalError, UnfitError
 
 CLOSE_TIMEOUT_S = 600.0
 """Limit of a machine's end: the copy of SkyPilot's runtime takes minutes on a slow disk."""

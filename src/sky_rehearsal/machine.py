@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sky_rehearsal.errors import RehearsalError
 from sky_rehearsal.image import Image
 from sky_rehearsal.namespaces import Namespaced
 from sky_rehearsal.network import Network, check_ip, delete_link, link_exists
+from sky_rehearsal.requirements import RehearsalError
 
 PROGRAM = Path(__file__).with_name("machine_start.py")
 KINDS = ("--net", "--uts", "--ipc")

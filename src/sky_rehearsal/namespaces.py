@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from sky_rehearsal.errors import RehearsalError
+from sky_rehearsal.requirements import RehearsalError
 
 GONE_TIMEOUT_S = 20.0
 """Time the kernel has to end a namespace whose first process was killed."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from sky_rehearsal.changes import Changes, one_at_a_time
-from sky_rehearsal.errors import RehearsalError
+from sky_rehearsal.requirements import RehearsalError
 
 NETWORKS = ipaddress.IPv4Network("10.77.0.0/16")
 """Each rehearsal takes an unused /24 of these."""

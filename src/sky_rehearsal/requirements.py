@@ -1,4 +1,4 @@
-"""Requirements of a simulated cloud: Linux, root, SkyPilot and the programs that it runs."""
+"""Requirements of a simulated cloud (Linux, root, SkyPilot, programs), and its errors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import shutil
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
-
-from sky_rehearsal.errors import UnfitError
 
 PROGRAMS = {
     "ip": "iproute2",
@@ -64,3 +62,15 @@ def missing_packages(programs: Mapping[str, str]) -> list[str]:
     return sorted(
         {name for program, name in programs.items() if not shutil.which(program, path=path)}
     )
+
+
+class RehearsalError(Exception):
+    """The simulated cloud, a machine in it or its SkyPilot did not come up or did not end."""
+
+
+class UnfitError(RehearsalError):
+    """This machine cannot hold a simulated cloud, or a request to the cloud is impossible."""
+
+
+class PortTakenError(RehearsalError):
+    """Another process took a port first."""

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sky_rehearsal.errors import PortTakenError, RehearsalError, UnfitError
 from sky_rehearsal.namespaces import Namespaced
+from sky_rehearsal.requirements import PortTakenError, RehearsalError, UnfitError
 
 PROGRAM = Path(__file__).with_name("namespace_keeper.py")
 START_TIMEOUT_S = 300.0

@@ -12,11 +12,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sky_rehearsal.errors import RehearsalError
 from sky_rehearsal.image import Image
 from sky_rehearsal.machine import LOGIN_USER, Machine, start_machine
 from sky_rehearsal.network import Network
-from sky_rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, check_requirements
+from sky_rehearsal.requirements import PROGRAMS, SLURM_PROGRAMS, RehearsalError, check_requirements
 
 READY_TIMEOUT_S = 120.0
 

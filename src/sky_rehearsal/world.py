@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sky_rehearsal.changes import Changes
-from sky_rehearsal.errors import UnfitError
 from sky_rehearsal.image import (
     UV_INSTALLER,
     UV_INSTALLER_HOST,
@@ -30,7 +29,7 @@ from sky_rehearsal.leftovers import note_rehearsal, remove_leftovers, undone_whe
 from sky_rehearsal.machine import Machine, start_machine
 from sky_rehearsal.machine_start import USER_ID
 from sky_rehearsal.network import Network, make_network
-from sky_rehearsal.requirements import check_requirements
+from sky_rehearsal.requirements import UnfitError, check_requirements
 from sky_rehearsal.skypilot import (
     TRACES,
     ApiServer,

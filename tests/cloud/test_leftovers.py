@@ -13,8 +13,8 @@ import pytest
 
 from sky_rehearsal import leftovers
 from sky_rehearsal.changes import Changes
-from sky_rehearsal.errors import RehearsalError
 from sky_rehearsal.leftovers import remove_leftovers
+from sky_rehearsal.requirements import RehearsalError
 from tests.cloud.footprint import NOTHING, footprint
 
 pytestmark = pytest.mark.cloud

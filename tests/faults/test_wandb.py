@@ -9,7 +9,7 @@ import pytest
 
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.reader import open_run
-from skymark.store.store import FINISH_S
+from skymark.store.kinds import FINISH_S
 from tests.faults.runs import Case
 from tests.faults.test_buckets import fetched, finish_as_told
 from tests.stores.wandb_server import wandb_server

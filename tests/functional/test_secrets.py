@@ -173,7 +173,7 @@ def test_a_store_s_key_is_only_in_the_process_that_stores(tmp_path):
     with_key = holders(seen, KEY)
     assert any(WANDB_SERVICE in words for words in with_key)
     assert [words for words in with_key if "wandb" not in words] == []
-    assert [words for words in with_key if "skymark.store.wandb.publish" in words] == []
+    assert [words for words in with_key if "skymark.store.wandb.content" in words] == []
     for secret in (CANARY, KEY, bucket_key):
         for place in ("out", "cache"):
             assert files_with(tmp_path / place, secret) == []

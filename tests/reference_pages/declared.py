@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from skymark.execute.planner import load_profile, profile_paths
-from skymark.model.causes import Explanation, Given, explanations
 from skymark.model.metric import Metric
 from skymark.model.option import Option
 from skymark.model.plan import Profile
+from skymark.model.record import Explanation, Given, explanations
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suites
 from skymark.suites.clip.options import ClipSettings

@@ -6,8 +6,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from skymark.model.errors import StoreRefusedError, UsageError
-from skymark.store.kinds import ClientLibrary, StoreKind
-from skymark.store.store import Store
+from skymark.store.kinds import ClientLibrary, Store, StoreKind
 
 
 class ZipStore(Store):

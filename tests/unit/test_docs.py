@@ -8,7 +8,7 @@ import pytest
 
 from skymark.cli.main import add_suites, app, main
 from skymark.model import errors
-from skymark.model.causes import explanations
+from skymark.model.record import explanations
 from tests.examples import EXAMPLES
 from tests.image_modes import MODES, REFUSED
 from tests.reference_pages import PAGES

@@ -13,8 +13,8 @@ from skymark.cli.parameters import NAME
 from skymark.cli.tables import Json, print_rows
 from skymark.execute.planner import load_profile, profile_paths
 from skymark.execute.venvs import Venvs
-from skymark.model.causes import explanations
 from skymark.model.errors import UnknownNameError, UsageError, VenvBuildError
+from skymark.model.record import explanations
 from skymark.model.requests import DEFAULT_PROFILE
 from skymark.suite.contract import Row, Suite
 from skymark.suite.registry import suite_named, suites

@@ -24,7 +24,7 @@ from skymark.resources import install_line, load_object
 from skymark.rundir.layout import SUMS
 from skymark.rundir.newest import newest_run
 from skymark.rundir.reader import Run, open_run, read_manifest
-from skymark.store.store import FINISH_S
+from skymark.store.kinds import FINISH_S
 from skymark.suite.registry import suite_named
 
 PAGE = "report.html"

@@ -46,7 +46,7 @@ from skymark.model.plan import Plan
 from skymark.model.record import Status
 from skymark.model.requests import Results
 from skymark.model.sizes import count_of
-from skymark.store.store import FINISH_S, STORE_WAIT_VARIABLE
+from skymark.store.kinds import FINISH_S, STORE_WAIT_VARIABLE
 from skymark.suite.registry import suite_named
 
 DEFAULT_OPTIONS = PlanOptions()

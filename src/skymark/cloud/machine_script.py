@@ -17,7 +17,7 @@ from functools import cache
 
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.source import commit
-from skymark.store.store import STALL_VARIABLE, STORE_WAIT_VARIABLE
+from skymark.store.kinds import STALL_VARIABLE, STORE_WAIT_VARIABLE
 
 TIMER = ".skymark-timer"
 """Directory in the home of the machine's user: the timer, its settings and what it has seen."""

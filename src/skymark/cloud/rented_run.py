@@ -18,8 +18,7 @@ from skymark.model.errors import StoreError, UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile
 from skymark.model.requests import Job, Limits, Machine
 from skymark.resources import resource_directory
-from skymark.store.kinds import StoreKind, default_urls, kind_of, kinds
-from skymark.store.store import attempts
+from skymark.store.kinds import StoreKind, attempts, default_urls, kind_of, kinds
 
 ATTEMPTS = 3
 LONGEST_WAIT_S = 4.0

@@ -29,7 +29,7 @@ from skymark.rundir.directory import RunDirectory, require_same_plan
 from skymark.rundir.layout import MANIFEST, SUMS
 from skymark.rundir.newest import runs_in
 from skymark.rundir.writer_locks import JointWriter, joint_writer
-from skymark.store.store import Store
+from skymark.store.kinds import Store
 from skymark.store.storing import Stored, Storing
 
 POLL_S = 1.0

@@ -22,7 +22,7 @@ from skymark.model.manifest import Manifest, Pair
 from skymark.model.plan import Plan
 from skymark.model.record import Cell, Record, Round, Status, Stop
 from skymark.statistics.difference import enough_pairs
-from skymark.store.store import Store
+from skymark.store.kinds import Store
 from skymark.suite.registry import suite_named
 
 

@@ -41,8 +41,7 @@ from skymark.rundir.newest import own_directory, point_at
 from skymark.rundir.writer_locks import sole_writer
 from skymark.statistics.borrowing import judged_together
 from skymark.store.fetching import fetch, manifest_in
-from skymark.store.kinds import open_store
-from skymark.store.store import Store
+from skymark.store.kinds import Store, open_store
 from skymark.store.storing import Stored, Storing
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named

@@ -1,12 +1,14 @@
-"""Cell, the unit of running and resuming, and its record in every store."""
+"""Cell, the unit of running and resuming, its record in every store, and the causes in it."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property, lru_cache
-from typing import TypeVar
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Literal, TypeVar
 
 from pydantic import Field, JsonValue
 
@@ -341,3 +343,25 @@ def is_well(records: Iterable[Record]) -> bool:
     statuses = {record.status for record in records}
     was_idle = Status.SKIPPED in statuses and Status.OK not in statuses
     return not was_idle and not any(status.is_bad for status in statuses)
+
+
+Given = Literal["invalid", "unsupported", "skipped", "timeout", "failed", "warning", "doctor"]
+"""Status of a record with such a cause, a warning in a record, or a finding of `doctor`."""
+
+
+class Explanation(Frozen):
+    """Meaning of one kind, and the next action."""
+
+    kind: str
+    given: tuple[Given, ...]
+    meaning: str
+    action: str
+    page: str | None = None
+    """A page below ``docs/`` with details."""
+
+
+@cache
+def explanations() -> dict[str, Explanation]:
+    """Return the explanation of every kind by its name, in the order of the file."""
+    text = Path(__file__).with_name("causes.toml").read_text("utf-8")
+    return {kind: Explanation(kind=kind, **entry) for kind, entry in tomllib.loads(text).items()}

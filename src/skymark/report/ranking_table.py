@@ -13,9 +13,15 @@ from skymark.model.metric import Declaration, Figure, Metric
 from skymark.model.record import Record, Status, Stop
 from skymark.report.text import MISSING, margin, share, significant, writer
 from skymark.rundir.row import price_per_million_usd, rate_of, read_outcomes
-from skymark.statistics.difference import PAIRED_PRACTICAL, Difference, difference, is_shown
+from skymark.statistics.difference import (
+    PAIRED_PRACTICAL,
+    Difference,
+    PlaceRange,
+    difference,
+    is_shown,
+    places_of,
+)
 from skymark.statistics.outcomes import apart, difference_in_outcomes
-from skymark.statistics.places import PlaceRange, places_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,8 +17,7 @@ from skymark.plain_files import (
     write_below,
 )
 from skymark.rundir.newest import runs_in
-from skymark.store.kinds import StoreKind
-from skymark.store.store import Store
+from skymark.store.kinds import Store, StoreKind
 
 
 class DirectoryStore(Store):

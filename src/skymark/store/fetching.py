@@ -23,7 +23,7 @@ from skymark.rundir.directory import TOO_LARGE, RunDirectory
 from skymark.rundir.layout import MANIFEST, MOST_BYTES, MOST_FILES, RUN_FILE, SUMS
 from skymark.rundir.mending import require_records_of
 from skymark.rundir.reader import parsed_manifest, read_sums
-from skymark.store.store import RunSource, attempts
+from skymark.store.kinds import RunSource, attempts
 
 LAST = (SUMS, MANIFEST)
 ATTEMPTS = 5

@@ -15,7 +15,7 @@ from tenacity import stop_after_delay
 
 from skymark.model.errors import StoreError
 from skymark.rundir.directory import TOO_LARGE, RunDirectory
-from skymark.store.store import FINISH_S, STALL_VARIABLE, Store, attempts
+from skymark.store.kinds import FINISH_S, STALL_VARIABLE, Store, attempts
 from skymark.store.upload import Upload
 
 POLL_S = 0.5

@@ -17,7 +17,7 @@ from skymark.model.schema import parse_record
 from skymark.plain_files import TooLargeError, read_below
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.layout import cell_of
-from skymark.store.store import LONGEST_WAIT_S, Store, attempts
+from skymark.store.kinds import LONGEST_WAIT_S, Store, attempts
 
 ORDER = ("samples", "logs", "records", "rounds")
 """A record goes after what belongs to it, so a stored record is whole; its rounds go last."""

@@ -66,7 +66,7 @@ def stored(tmp_path_factory):
             until(lambda: was_seen("skymark.store.wandb.service"), 60, "the sight of the service")
             opened.close()
             for number in range(LOOKS):  # the other one is short beside a look at a busy machine
-                if not was_seen("skymark.store.wandb.publish"):
+                if not was_seen("skymark.store.wandb.content"):
                     more = RunContent(make_run(base / f"more-{number}"))
                     log_offline(more, (None, "skymark"), PATIENT)
         finally:
@@ -117,8 +117,8 @@ def test_no_process_of_w_and_b_s_client_has_another_key_than_its_own(stored):
     assert [words for words, had in ours if CANARY in "".join(had.values())] == []
     with_key = [words for words, had in ours if KEY in "".join(had.values())]
     assert any("skymark.store.wandb.service" in words for words in with_key)
-    assert not [words for words in with_key if "skymark.store.wandb.publish" in words]
-    assert any("skymark.store.wandb.publish" in words for words, _ in ours)
+    assert not [words for words in with_key if "skymark.store.wandb.content" in words]
+    assert any("skymark.store.wandb.content" in words for words, _ in ours)
 
 
 @pytest.mark.parametrize("mode", ["online", "offline"])

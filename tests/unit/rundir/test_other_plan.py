@@ -9,7 +9,7 @@ import pytest
 from skymark.model.effort import Effort
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import Cell
-from skymark.rundir.other_plan import difference
+from skymark.rundir.directory import plan_differences
 
 EFFORT = Effort(
     name="quick",
@@ -115,10 +115,10 @@ SIZES = {"seed": 0, "sizes": {"rows": 10, "columns": 2}}
 )
 def test_what_makes_a_plan_another_is_said(theirs, ours, words):
     assert theirs.hash != ours.hash
-    assert re.fullmatch(words, difference(theirs, ours))
+    assert re.fullmatch(words, plan_differences(theirs, ours))
 
 
 def test_what_does_not_count_is_not_said():
     theirs, ours = plan_of(cell_of(), cell_timeout_s=9.0), plan_of(cell_of())
     assert theirs.hash == ours.hash
-    assert difference(theirs, ours) == ""
+    assert plan_differences(theirs, ours) == ""

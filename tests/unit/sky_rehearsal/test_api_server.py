@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from sky_rehearsal.errors import PortTakenError, RehearsalError
+from sky_rehearsal.requirements import PortTakenError, RehearsalError
 from sky_rehearsal.skypilot import PORT_ATTEMPTS, started_api_server
 
 

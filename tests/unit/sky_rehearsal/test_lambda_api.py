@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from sky_rehearsal.errors import RehearsalError
 from sky_rehearsal.lambda_api import LambdaApi
 from sky_rehearsal.lambda_cloud import InstanceType, LambdaCloud
+from sky_rehearsal.requirements import RehearsalError
 
 BIG = InstanceType("gpu_8x", 36.0, 208, 1800, 8, "H100", ("east", "west"))
 SMALL = InstanceType("gpu_1x", 3.6, 26, 200, 1, "H100", ("east",))

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skymark.statistics.places import PlaceRange as Place
-from skymark.statistics.places import places_of
+from skymark.statistics.difference import PlaceRange as Place
+from skymark.statistics.difference import places_of
 
 
 def places(count: int, hidden: set[tuple[int, int]]) -> list[Place]:

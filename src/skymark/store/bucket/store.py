@@ -28,7 +28,7 @@ from skymark.store.bucket.calls import (
     ConditionUnknownError,
     explained,
 )
-from skymark.store.store import Store
+from skymark.store.kinds import Store
 
 if TYPE_CHECKING:
     from obstore import PutMode

@@ -62,7 +62,7 @@ def log_offline(content: RunContent, place: Place, limits: TimeLimits) -> Path:
         (home / LINK).unlink(missing_ok=True)
         (home / LINK).symlink_to(directory)
         in_time, printed = run_bounded(
-            python_module("skymark.store.wandb.publish", str(directory), project),
+            python_module("skymark.store.wandb.content", str(directory), project),
             home,
             _limit_s(content, limits),
             {"WANDB_MODE": "offline"} | ({"WANDB_ENTITY": entity} if entity else {}),

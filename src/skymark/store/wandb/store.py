@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from skymark.model.errors import StoreRefusedError, StoreUnavailableError, UsageError
-from skymark.store.store import RunSource, Store
+from skymark.store.kinds import RunSource, Store
 from skymark.store.wandb.client import CALLS, TimeLimits, WandbClient
 from skymark.store.wandb.content import RunContent, wandb_id
 from skymark.store.wandb.kind import DISABLED_MODE, KEY_VARIABLE, OFFLINE_MODES

@@ -20,7 +20,7 @@ from skymark.suites.clip.reading.opening import slug_of
 from skymark.suites.clip.specification import ClipSpecification
 
 if TYPE_CHECKING:
-    from skymark.store.store import Store
+    from skymark.store.kinds import Store
 
 ADDRESS = "://"
 SUFFIX = ".safetensors"
