@@ -169,6 +169,7 @@ class _Hunt:
         self._pid = pid
         self._marker = marker
         self._known: dict[tuple[int, float], Process] = {}
+        self._strangers: set[tuple[int, float]] = set()
         table = process_table()
         self._spared = _ancestors(os.getpid(), table).union(spared)
         if self._owns(table.get(pid)):
@@ -185,8 +186,10 @@ class _Hunt:
             if _is_same(process, table.get(process.pid)):
                 self._remember(tree_of(process.pid, table), table)
         if self._marker is not None:
-            unknown = (p for p in table.values() if p.identity not in self._known and not p.ended)
-            marked = {p.pid for p in unknown if marker_of(p.pid) == self._marker}
+            seen = self._known.keys() | self._strangers
+            new = [p for p in table.values() if p.identity not in seen and not p.ended]
+            marked = {p.pid for p in new if marker_of(p.pid) == self._marker}
+            self._strangers.update(p.identity for p in new if p.pid not in marked)
             self._remember(marked, table)
         alive = [
             table[process.pid]
@@ -235,13 +238,13 @@ def _signal(processes: Collection[Process], number: signal.Signals) -> None:
 
 def marker_of(pid: int) -> str | None:
     """Return the marker in a process's environment; None if it has none or is unreadable."""
-    import psutil
-
     try:
-        marker: str | None = psutil.Process(pid).environ().get(MARKER_VARIABLE)
-    except (psutil.Error, OSError):
+        variables = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
         return None
-    return marker
+    start = f"{MARKER_VARIABLE}=".encode()
+    found = (one.removeprefix(start) for one in variables if one.startswith(start))
+    return next(map(os.fsdecode, found), None)
 
 
 def _name_of(process: Process) -> str:
