@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -167,6 +168,11 @@ class MachineUse(Frozen):
             return None
         return (self.others_cores + (self.stolen_cores or 0.0)) / self.cores
 
+    def is_disturbed(self, most_share: float = math.inf) -> bool:
+        """Return whether others took more than `most_share`, or than the share that is set."""
+        most = most_share if self.most_share is None else self.most_share
+        return self.taken_share is not None and self.taken_share > most
+
 
 class Verification(Frozen):
     """Verdict of the oracle, with the counts of what it checked."""
@@ -204,10 +210,7 @@ class Round(Frozen):
     @property
     def is_disturbed(self) -> bool:
         """Whether others took more of the processors than the wanted precision allows."""
-        use = self.machine
-        if use is None or use.most_share is None or use.taken_share is None:
-            return False
-        return use.taken_share > use.most_share
+        return self.machine is not None and self.machine.is_disturbed()
 
     @property
     def own_s(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from functools import cache
 from pathlib import Path
@@ -52,6 +53,7 @@ def page_environment() -> Environment:
     )
     environment.filters |= {
         "anchor": anchor_of,
+        "code": code,
         "duration": text.duration,
         "grid": grid,
         "number": number,
@@ -73,6 +75,10 @@ WORDS = {
 """The word at the head of a page for a machine's warning, by kind."""
 
 
+CODE = re.compile(r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*)")
+"""A command between backticks, or an option."""
+
+
 def word(warning: StabilityWarning) -> str:
     """Return the effect of a machine's warning on the run in a word."""
     return WORDS.get(warning.kind, "Warning")
@@ -83,6 +89,14 @@ def visible(value: Any) -> Any:
     if value is None:
         return text.MISSING
     return text.plain(value) if type(value) is str else value
+
+
+def code(words: str) -> Markup:
+    """Return a text whose quoted commands and options are set as code."""
+    from markupsafe import Markup, escape
+
+    shown = CODE.sub(r"<code>\1\2</code>", str(escape(visible(words))))
+    return Markup(shown)  # noqa: S704 escaped
 
 
 def number(value: float | None, shown: Any) -> Markup:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from skymark.machine.fitness import fitness_warnings
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Cause, Record, StabilityWarning, Status
+from skymark.model.sizes import count_of
 from skymark.report.chart import (
     Axis,
     DistributionChart,
@@ -116,6 +117,8 @@ class CellStanding:
     explanation: str
     status: Status | None = None
     share: float | None = None
+    is_measured: bool = False
+    """Whether it has figures that are not ranked."""
     wins: bool = False
     """Whether the rounds show it as the best."""
 
@@ -167,6 +170,8 @@ class ReportPage:
     repeating_command: str
     noun: str
     """The word for an adapter."""
+    rounds: str
+    """The number of rounds of the measured cells, in a sentence."""
     decided: str | None
     """The number of decided scenarios, in words."""
     sections: tuple[Section, ...]
@@ -212,6 +217,7 @@ def page_of(run: Run) -> ReportPage:
         ),
         repeating_command=repeating_command(run),
         noun=noun_of(declaration),
+        rounds=_rounds(run.records),
         decided=decided_in(verdicts),
         sections=sections,
         overview=tuple(_overview(run, tables)),
@@ -328,12 +334,20 @@ def _standing(table: Table, adapter: str, metric: Metric) -> CellStanding:
             return CellStanding(figure, share=row.share, wins=row.wins)
     for record in table.stand_ins:
         if record.cell.adapter == adapter:
-            return CellStanding(f"not ranked: {table.why_not_ranked}", record.status)
+            return CellStanding(table.why_not_ranked, is_measured=True)
     for record in table.unranked:
         if record.cell.adapter == adapter:
             message = record.cause.message if record.cause else "no cause was recorded"
             return CellStanding(message, record.status)
     return CellStanding("not in the plan, or no record yet")
+
+
+def _rounds(records: Sequence[Record]) -> str:
+    counts = sorted(len(record.rounds) for record in records if record.metrics)
+    if not counts:
+        return "No round was measured."
+    least, most = counts[0], counts[-1]
+    return f"{least} to {most} rounds each." if least < most else f"{count_of(most, 'round')} each."
 
 
 def _absent(records: Sequence[Record]) -> Iterable[Absent]:

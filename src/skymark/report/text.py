@@ -122,10 +122,15 @@ def whole(value: float) -> str:
 
 
 def margin(figure: Figure | None) -> str:
-    """Return half the interval relative to the value: ``±4.2 %``; empty without an interval."""
+    """Return half the interval relative to the value: ``±4.2 %``; empty without an interval.
+
+    An interval wider than the value itself is ``±>100 %``.
+    """
     width = None if figure is None else figure.relative_half_width
     if width is None:
         return ""
+    if width > 1:
+        return "±>100 %"
     return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")
 
 

@@ -20,6 +20,7 @@ from skymark.report.markdown import markdown_table
 from skymark.report.text import MISSING, duration, escaped_json, margin, noun_in, share, writer
 from skymark.rundir.layout import MANIFEST
 from skymark.rundir.reader import Run, open_run
+from skymark.statistics.stability import disturbance
 from skymark.suite.contract import Suite
 
 OUTCOME = "tune.json"
@@ -119,6 +120,9 @@ class Choice:
                 f"Some candidates have only {order.rate.heading}; all are compared by "
                 f"{order.goal.heading} and {order.rate.heading}."
             )
+        rounds = [one for rung in tuned.rungs for record in rung.records for one in record.rounds]
+        if told := disturbance(rounds, tuned.rungs[-1].plan.effort.target_relative_interval / 2):
+            lines.append(f"{told[:1].upper()}{told[1:]}: repeat the tune on a quiet machine.")
         return tuple(lines)
 
     def _limits(self, chosen: Record) -> Iterator[str]:

@@ -143,21 +143,28 @@ def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[RankedRow]) 
     """Return the command that decides a scenario, or tunes its best adapter; None for none."""
     metric = run.declaration.primary_metric
     best = [row.record for row in rows if row.leads]
-    is_open = verdict.decided is False and metric.scale != "exact"
+    disturbed = not rows and any(
+        one.disturbed and metric.name in one.metrics for one in run.by_label()[verdict.label]
+    )
+    is_open = disturbed or (verdict.decided is False and metric.scale != "exact")
     if not is_open and not (verdict.decided and _can_be_tuned(run)):
         return None
-    cell = best[0].cell
-    if any(one.data is not None for one in best):
+    if not best or any(one.data is not None for one in best):
         return repeating_command(run) if is_open else None
+    cell = best[0].cell
     words = ["skymark", "run" if is_open else "tune", "--profile", run.manifest.profile]
     words += ["--scenarios", f"{cell.scenario}:{cell.variant}"]
-    words += [word for k, v in sorted(cell.axes.items()) for word in ("--axis", f"{k}={v}")]
+    axes = sorted((k, v) for k, v in cell.axes.items() if k not in cell.settings)
+    words += [word for k, v in axes for word in ("--axis", f"{k}={v}")]
     words += ["--adapters", *(one.cell.adapter for one in best)]
     if not is_open:
         return shlex.join(words)
     plan = run.manifest.plan
     own = [name for name, source in plan.settings_from.items() if source != "profile"]
-    words += [w for name in own for w in ("--set", f"{name}={plan.settings[name]}")]
+    values = {name: plan.settings[name] for name in own} | {
+        name: cell.settings[name] for name in (*own, *cell.axes) if name in cell.settings
+    }
+    words += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     if any(len(one.rounds) < SECOND for one in best):
         return shlex.join([*words, "--rounds", "3"])
     if verdict.more_s is None:
@@ -188,7 +195,8 @@ def _verdict(
     if not rows:
         said = _nothing_ranked(label, records, declaration)
         disturbed = [record for record in records if record.disturbed]
-        cheapest, costs = _cheapest(disturbed, names, declaration)
+        cheapest, uses = _cheapest(disturbed, names, declaration)
+        costs = () if uses is None else (f"{uses}.",)
         return ScenarioVerdict(
             label=label,
             decided=None,
@@ -210,7 +218,9 @@ def _verdict(
         return ScenarioVerdict(
             label=label, decided=True, best=slugs, ratio=ratio, sentences=(said, *ties, *refused)
         )
-    cheapest, costs = _cheapest([row.record for row in best], names, declaration)
+    cheapest, uses = _cheapest([row.record for row in best], names, declaration)
+    heading = declaration.primary_metric.heading
+    costs = () if uses is None else (f"No difference in {heading} is shown; {uses}.",)
     listed = _listed([_name(row, names) for row in best], "or")
     said = f"{label} is not decided: {listed}."
     more_s = _seconds_to_decide(best, declaration)
@@ -244,26 +254,27 @@ def _decided(
 
 def _cheapest(
     records: Sequence[Record], names: dict[str, str], declaration: Declaration
-) -> tuple[str | None, tuple[str, ...]]:
-    """Return the adapter shown to be cheaper than each other, and the sentence that tells it.
+) -> tuple[str | None, str | None]:
+    """Return the adapter shown to be cheaper than each other, and the words that tell it.
 
-    Both are empty where the rounds show none. The verdicts are corrected for their number.
+    Both are None where the rounds show none. The verdicts are corrected for their number.
     """
     metric = declaration.cost_metric
     costs = [] if metric is None else [one for one in records if metric.name in one.metrics]
     if metric is None or len(costs) < max(2, len(records)):
-        return None, ()
+        return None, None
     costs.sort(key=lambda record: record.metrics[metric.name].value)
     least = values_of(costs[0], metric)
     others = [difference(least, values_of(other, metric), metric) for other in costs[1:]]
     ratio = others[0].ratio
     if ratio is None or any(one.verdict is not Verdict.BETTER for one in corrected(others)):
-        return None, ()
+        return None, None
     than = names[costs[1].cell.id]
     less = f"{1 - ratio.value:.0%}".replace("%", " %")
-    heading = declaration.primary_metric.heading
-    uses = f"{names[costs[0].cell.id]} uses {less} {metric.words.better} than {than}"
-    return costs[0].cell.adapter, (f"No difference in {heading} is shown; {uses}.",)
+    return (
+        costs[0].cell.adapter,
+        f"{names[costs[0].cell.id]} uses {less} {metric.words.better} than {than}",
+    )
 
 
 def _limit(row: RankedRow, names: dict[str, str], declaration: Declaration) -> Iterator[str]:

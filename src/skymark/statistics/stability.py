@@ -70,10 +70,15 @@ def warnings_of(
     return tuple(warning for warning in warnings if warning is not None)
 
 
-def disturbance(rounds: Iterable[Round]) -> str | None:
-    """Return the processors that others took in disturbed rounds, in words; None without one."""
+def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> str | None:
+    """Return the processors that others took in disturbed rounds, in words; None without one.
+
+    Args:
+        rounds: rounds of any cells.
+        most_share: largest share that others may take of a round that sets none.
+    """
     known = [round.machine for round in rounds if round.machine is not None]
-    taken = [round.machine for round in rounds if round.machine is not None and round.is_disturbed]
+    taken = [use for use in known if use.is_disturbed(most_share)]
     if not taken:
         return None
     others = median(use.others_cores or 0.0 for use in taken)
@@ -142,10 +147,11 @@ def wide_interval(seen: CheckedRounds) -> StabilityWarning | None:
     width = estimate(seen.values, "log", seen.borrowed).relative_half_width
     if width is None or width <= seen.effort.target_relative_interval:
         return None
+    known = f"is known to ±{width:.0%}" if width <= 1 else "is known to no better than ±100%"
     return StabilityWarning(
         kind="wide-interval",
         message=(
-            f"{seen.metric.heading} is known to ±{width:.0%} after {len(seen.rounds)} rounds; "
+            f"{seen.metric.heading} {known} after {len(seen.rounds)} rounds; "
             f"{seen.effort.name} effort asks for ±{seen.effort.target_relative_interval:.0%}"
         ),
         action=(

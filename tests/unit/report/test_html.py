@@ -20,7 +20,7 @@ from skymark.model.errors import SkymarkError
 from skymark.model.machine import SIMULATED
 from skymark.model.manifest import Pair
 from skymark.model.record import Cause, Status
-from skymark.report.html import render, write_html
+from skymark.report.html import code, render, write_html
 from skymark.report.terminal import print_report
 from skymark.report.text import facts_of
 from skymark.report.verdicts import verdicts_of
@@ -162,7 +162,7 @@ def test_every_cell_tells_what_was_checked(page: str, saved: Run) -> None:
     section = page.split('id="verification"', 1)[1].split('id="warnings"', 1)[0]
     checked = [record for record in saved.records if record.verification is not None]
     assert section.count('<span class="status ok">passed') == 5
-    assert section.count(">refused</span>") == 1
+    assert section.count(">invalid</span>") == 2  # its row, and the word in the sentence
     assert section.count("8,000") == len(checked)
     assert "5 of 6 measured" in section
 
@@ -219,6 +219,28 @@ def test_an_undecided_scenario_has_a_mark_no_tick_and_a_command_that_decides_it(
     assert f"Repeat this run: skymark run --plan {run.directory.name}" in words_of(html)
 
 
+def test_the_command_that_decides_a_combination_of_settings_sets_them(
+    make: ModuleType, tmp_path: Path
+) -> None:
+    tried = {"axes": {"workers": 4}, "settings": {"workers": 4, "prefetch": 2}}
+    records = [
+        make.measured(
+            make.cell("TAB-1", name).model_copy(update=tried),
+            make.rounds_of(speed, name=name, noise=0.05),
+        )
+        for name, speed in (("numpy", 1000), ("grain", 1010))
+    ]
+    run = open_run(make.write_run(tmp_path / "run", records))
+    card = words_of(cards_of(render(run)))
+    assert "--set workers=4" in card
+    assert "--axis" not in card
+
+
+def test_commands_and_options_in_advice_are_set_as_code() -> None:
+    shown = code("`skymark doctor` & --time, not a--b")
+    assert shown == "<code>skymark doctor</code> &amp; <code>--time</code>, not a--b"
+
+
 def test_a_disturbed_or_simulated_machine_is_told_first_on_the_page_and_in_the_terminal(
     make: ModuleType, tmp_path: Path
 ) -> None:
@@ -240,7 +262,7 @@ def test_a_disturbed_or_simulated_machine_is_told_first_on_the_page_and_in_the_t
 def test_a_warning_stands_in_words_below_its_table(page: str, saved: Run) -> None:
     table = page.split("<h3", 2)[1]
     (warning,) = saved.by_id["loading.TAB-1.small.pytorch"].warnings
-    assert f"! PyTorch DataLoader: {warning.message}." in table
+    assert f"! PyTorch DataLoader: {warning.message}</li>" in table
 
 
 def test_a_side_of_a_comparison_in_pairs_says_which_it_is(make: ModuleType, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_shares_are_in_per_cent(value: float | None, shown: str) -> None:
 def test_a_margin_is_relative_and_empty_without_an_interval() -> None:
     assert text.margin(Figure(value=100, low=96, high=104)) == "±4.0 %"
     assert text.margin(Figure(value=100, low=60, high=140)) == "±40 %"
+    assert text.margin(Figure(value=100, low=1, high=900)) == "±>100 %"
     assert text.margin(Figure(value=100)) == ""
     assert text.margin(None) == ""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skymark.execute.tune import Rung, Tuned
-from skymark.model.record import Ceiling, Status
+from skymark.model.record import Ceiling, MachineUse, Status
 from skymark.report.tuning import Choice
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.execute.tuning import ORDER, record_of
@@ -49,6 +49,14 @@ def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last(
     assert all(len(row) == len(report.headings()) for row in rows)
     assert report.reaches
     assert re.match("b workers=2 .* 96 % .*least cost, ", report.sentences[0])
+
+
+def test_other_programs_are_named_even_where_rounds_are_too_few_to_set_one_aside():
+    use = MachineUse(cores=2.0, others_cores=1.0, program="stress-ng")
+    rounds = tuple(one.model_copy(update={"machine": use}) for one in FAST.rounds)
+    report = Choice(tuned((FAST.model_copy(update={"rounds": rounds}),)))
+    assert re.search(r"stress-ng.* 1 of 2 cores in 2 of 2 rounds", report.sentences[-1])
+    assert "cores in" not in Choice(tuned((FAST,))).sentences[-1]
 
 
 def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():

@@ -79,6 +79,9 @@ def test_every_report_shows_it_apart_with_the_reason(
     assert "Google Grain" in page.partition("Not ranked")[2]
     html = render(run)
     assert f"Not ranked: {WHY}." in html
+    overview = html.split('class="overview"')[1].split("</table>")[0]
+    assert overview.count(">not ranked</td>") == len(lacking)
+    assert "status ok" not in overview
     assert "not-measured" not in html
 
 
