@@ -268,4 +268,4 @@ def entries_below(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 def _no_regular_file(status: os.stat_result) -> str:
     kind = KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-    return f"is {kind}, no regular file; it is not read"
+    return f"is {kind}, no regular file; remove it, or put a file in its place"

@@ -146,7 +146,8 @@ def fields_for(source: DataSource, column: str) -> tuple[str, ...]:
     if not fields and not (column == "label" and is_unlabelled(source)):
         raise DataError(
             f"the data has no {recipe.wanted}, only {', '.join(source.fields)}; "
-            f"rename what is to be the {column}"
+            f"rename the field that has the {'image' if column == 'jpeg' else column}"
+            f"{', or choose a scenario that needs no label' if column == 'label' else ''}"
         )
     return fields or ()
 

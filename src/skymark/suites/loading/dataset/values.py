@@ -204,8 +204,10 @@ def number(value: Any, place: str) -> float | None:
     except (TypeError, ValueError, OverflowError):
         parsed = math.inf
     if abs(parsed) > LARGEST_FIGURE:
-        advice = "; write it with a decimal point" if _COMMA.fullmatch(str(value).strip()) else ""
-        raise DataError(f"{place} holds {_shown(value)}, where a number is needed{advice}")
+        advice = "remove the column, or turn it into numbers"
+        if _COMMA.fullmatch(str(value).strip()):
+            advice = "write it with a decimal point"
+        raise DataError(f"{place} holds {_shown(value)}, where a number is needed; {advice}")
     return None if math.isnan(parsed) else parsed
 
 

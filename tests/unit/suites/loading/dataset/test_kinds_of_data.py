@@ -152,6 +152,12 @@ FOLDERS = {
     "a page named as JPEG": ({**IMAGES, "0/x.jpg": "<html>"}, r"x\.jpg .*no image .*<html>"),
     "cut JPEG": ({**IMAGES, "0/x.jpg": jpeg()[:-99]}, r"0/x\.jpg .*truncated JPEG"),
     "cut PNG": ({**IMAGES, "0/x.png": jpeg(0, "PNG")[:-99]}, r"0/x\.png .*truncated PNG"),
+    "JPEG with a clip behind it": ({**IMAGES, "0/x.jpg": jpeg() + b"clip" * 2000}, "31 of 31"),
+    "cut JPEG with a thumbnail": (
+        {**IMAGES, "0/x.jpg": jpeg()[:20] + b"\xff\xd9" * 3 + b"x" * 9000},
+        r"0/x\.jpg .*truncated JPEG",
+    ),
+    "archive of images": ({"photos.zip": b"PK"}, "unpack it, and give a folder"),
     "empty file": ({**IMAGES, "0/x.jpg": b""}, r"0/x\.jpg .*no image .*b''"),
 }
 

@@ -161,7 +161,8 @@ class MediaFolder(DataSource):
         except UnicodeDecodeError as error:
             raise DataError(f"{wanted} is no UTF-8 text ({error}); convert it") from error
         except OSError as error:
-            raise DataError(f"{wanted} cannot be read: {error}") from error
+            advice = "check that you may read it, and copy it again or remove it"
+            raise DataError(f"{wanted} cannot be read: {error}; {advice}") from error
         except ValueError as error:
             raise DataError(f"{wanted} cannot be read: it {error}") from error
 

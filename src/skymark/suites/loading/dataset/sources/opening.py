@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from skymark.image_formats import opened_image
 from skymark.model.errors import DataError
 from skymark.suites.loading.dataset.sources.data_source import DataSource, reading
 from skymark.suites.loading.dataset.sources.folder import MediaFolder, media_kind
@@ -52,9 +53,15 @@ def open_source(data: str) -> DataSource:
         openers = {OPENERS.get(kind_of(path)) for path in paths}
         opener = openers.pop()
         if opener is None or openers:
-            raise DataError(f"{data} is no dataset that skymark can read; give {KINDS}")
+            raise DataError(f"{data} is no dataset that skymark can read; {_advice(paths)}")
         require_regular(paths)
         return opener(paths)
+
+
+def _advice(paths: Iterable[Path]) -> str:
+    """Return the next step for files of which none is data."""
+    packed = any(suffix_of(path) in PACKED for path in paths)
+    return f"{'unpack it, and ' if packed else ''}give {KINDS}"
 
 
 def _open_folder(folder: Path, split: str | None) -> DataSource:
@@ -70,7 +77,7 @@ def _open_folder(folder: Path, split: str | None) -> DataSource:
         if len(by_kind) > 1:
             by_kind.pop(weak, None)
     if not by_kind:
-        raise DataError(f"{folder} holds no file that skymark can read; give {KINDS}")
+        raise DataError(f"{folder} holds no file that skymark can read; {_advice(listing.files)}")
     if len(by_kind) > 1:
         examples = " and ".join(str(paths[0].relative_to(folder)) for paths in by_kind.values())
         raise DataError(f"{folder} holds several kinds of data ({examples}); give one kind")
@@ -105,12 +112,14 @@ OPENERS: dict[str, Callable[[list[Path]], DataSource]] = {
     ".txt": _open_text,
 }
 """How files are opened together, by the kind that their names tell."""
+PACKED = {".7z", ".rar", ".zip"}
 WEAK = (_open_text, JsonFiles)
 """Files that often lie beside data as its description; they are data where nothing else is."""
 
 
 _TAIL = 4096
-"""Some cameras and editors leave bytes after the end marker."""
+"""Some cameras and editors leave bytes after the end marker. Phones append whole clips there; an
+image with more bytes is decoded to see that it is whole."""
 ENDS = {b"\xff\xd8": (b"\xff\xd9", "JPEG"), b"\x89PNG\r\n\x1a\n": (b"IEND", "PNG")}
 """The marker near the end of a file that begins so (ITU-T T.81, EOI; RFC 2083, 4.1.4)."""
 OTHERS = (b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
@@ -125,8 +134,14 @@ def check_image(data: bytes, place: str) -> None:
     """
     for start, (end, name) in ENDS.items():
         if data.startswith(start):
-            if end not in data[-_TAIL:]:
-                raise DataError(f"{place} is a truncated {name} file; copy it again or remove it")
+            if end in data[-_TAIL:]:
+                return
+            try:
+                with opened_image(data, place) as image:
+                    image.load()
+            except DataError as error:
+                advice = "copy it again or remove it"
+                raise DataError(f"{place} is a truncated {name} file; {advice}") from error
             return
     if not data.startswith(OTHERS):
         raise DataError(

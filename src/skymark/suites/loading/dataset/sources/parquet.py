@@ -53,7 +53,10 @@ class ParquetFiles(DataSource):
             with opened(path) as file, path.open("rb") as pages:
                 missing = [field for field in fields if field not in file.schema_arrow.names]
                 if missing:
-                    raise DataError(f"{path} has no column {missing[0]!r} as the first file has")
+                    raise DataError(
+                        f"{path} has no column {missing[0]!r} as the first file has; rename its "
+                        "column, or remove the file"
+                    )
                 for batch in _batches(file, pages, path, fields):
                     columns = [batch.column(field).to_pylist() for field in fields]
                     for values in zip(*columns, strict=True):

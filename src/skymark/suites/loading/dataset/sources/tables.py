@@ -248,4 +248,5 @@ def _readable(path: Path) -> Iterator[None]:
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path} is no whole compressed file ({error}); copy it again") from error
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
+        advice = "check that you may read it, and copy it again or remove it"
+        raise DataError(f"{path} cannot be read: {error}; {advice}") from error
