@@ -133,7 +133,8 @@ def decoded_sound(data: bytes) -> npt.NDArray[np.int16]:
             pieces += [piece.to_ndarray()[0] for piece in resampler.resample(None)]
     except av.FFmpegError as error:
         raise DataError(
-            f"the sound is no whole {format.upper()} file ({error.strerror}); copy it again or remove it"
+            f"the sound is no whole {format.upper()} file ({error.strerror}); copy it again "
+            "or remove it"
         ) from error
     if decoded_s < promised_s - SHORT_S or not pieces or _is_cut(data, format):
         raise DataError(

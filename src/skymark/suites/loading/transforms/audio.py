@@ -87,7 +87,8 @@ def decode_flac(data: Any) -> Floats:
             pieces = [frame.to_ndarray()[0] for frame in file.decode(sound)]
     except av.FFmpegError as error:
         raise DataError(
-            f"the sound is no whole FLAC file ({error.strerror}); copy it again or convert it to one"
+            f"the sound is no whole FLAC file ({error.strerror}); copy it again or "
+            "convert it to one"
         ) from error
     if layout != (SAMPLE_RATE, "s16", 1):
         raise DataError(
