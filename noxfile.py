@@ -331,7 +331,7 @@ def rented_share(session: nox.Session) -> None:
 
 @nox.session
 def tune_table(session: nox.Session) -> None:
-    """Measure a tune beside an exhaustive sweep (an hour or two)."""
+    """Measure tunes beside exhaustive sweeps, eight workloads (some hours)."""
     session.run("python", "-m", "tests.tune_table", EVIDENCE, *session.posargs)
 
 

@@ -18,14 +18,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skymark.cache.location import cache_directory
+from skymark.execute.venvs import Venvs
+from skymark.suites.loading.suite import LoadingSuite
 from tests.faults.table import renew
 
 ADAPTERS = ("numpy", "spdl", "pytorch", "grain", "tfdata", "webdataset")
-WORKLOADS = {
+LOADERS = Path(__file__).parent / "planted_loops" / "loaders.py"
+LIBRARIES = {
     "CV-1:small, 20 ms": ("--scenarios", "CV-1:small", "--step-ms", "20"),
     "CV-1:small, 5 ms": ("--scenarios", "CV-1:small", "--step-ms", "5"),
     "NLP-1:small, 2 ms": ("--scenarios", "NLP-1:small", "--step-ms", "2"),
+    "TAB-1:small, 1 ms": ("--scenarios", "TAB-1:small", "--step-ms", "1"),
 }
+"""Options of the tunes of libraries."""
+WORKERS = "num_workers=0,1,2,4,8"
+OWN = {
+    "own loader: decoding, 20 ms": ("decoding", "--step-ms", "20"),
+    "own loader: transforms, 20 ms": ("transforming", "--step-ms", "20"),
+    "own loader: slow storage, 10 ms": ("waiting", "--step-ms", "10", "--try", WORKERS),
+    "own loader: two decoders, 20 ms": ("choosing", "--step-ms", "20", "--try", "decode=slow,fast"),
+}
+"""Function of `loaders.py` and options of the tunes of a user's own loader."""
+WORKLOADS = (*LIBRARIES, *OWN)
 COLUMNS = ("candidates", "chosen", "best of the sweep", "worse by", "tune", "sweep", "part")
 
 
@@ -64,9 +79,17 @@ def worse_by(chosen: tuple[float, float], best: tuple[float, float]) -> str:
     return f"{abs(chosen[1] / best[1] - 1):.1%}".replace("%", " %")
 
 
-def row(words: Sequence[str], adapters: Sequence[str], directory: Path) -> list[str]:
+def words_of(workload: str, adapters: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a tune."""
+    if workload in LIBRARIES:
+        return (*LIBRARIES[workload], "--adapters", *adapters)
+    function, *options = OWN[workload]
+    venv = Venvs(cache_directory()).ensure(LoadingSuite().venvs(["pytorch"])["pytorch"])
+    return (f"{LOADERS}:{function}", *options, "--python", str(venv.python))
+
+
+def row(shared: Sequence[str], directory: Path) -> list[str]:
     """Tune and sweep one workload, and return its row."""
-    shared = (*words, "--adapters", *adapters)
     tuned = search(directory / "tune", shared)
     swept = search(directory / "sweep", (*shared, "--exhaustive"))
     by_id = {one["id"]: one for one in swept.outcome["candidates"]}
@@ -86,7 +109,8 @@ def row(words: Sequence[str], adapters: Sequence[str], directory: Path) -> list[
 
 def named(candidate: dict[str, Any]) -> str:
     """Return a candidate in a few words."""
-    return " ".join((candidate["adapter"], *(f"{k}={v}" for k, v in candidate["settings"].items())))
+    name = candidate["adapter"].rpartition(":")[2]
+    return " ".join((name, *(f"{k}={v}" for k, v in candidate["settings"].items())))
 
 
 def main() -> None:
@@ -95,11 +119,13 @@ def main() -> None:
     parser.add_argument("page", type=Path)
     parser.add_argument("--adapters", nargs="+", default=list(ADAPTERS))
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--effort", default="standard", help="of each tune and sweep")
     asked = parser.parse_args()
     rows = {}
     with tempfile.TemporaryDirectory() as directory:
         for place, name in enumerate(asked.workloads):
-            rows[name] = row(WORKLOADS[name], asked.adapters, Path(directory) / str(place))
+            words = (*words_of(name, asked.adapters), "--effort", asked.effort)
+            rows[name] = row(words, Path(directory) / str(place))
     renew(asked.page, "tune", ("workload", *COLUMNS), list(WORKLOADS), rows)
 
 

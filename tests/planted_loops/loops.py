@@ -32,22 +32,29 @@ FILES = 8
 SLOW_EVERY = 60
 
 
-def jpeg() -> bytes:
-    """A small image of noise."""
-    pixels = np.random.default_rng(0).integers(0, 255, (320, 320, 3), dtype=np.uint8)
+def jpeg(side: int) -> bytes:
+    """A square image of noise."""
+    pixels = np.random.default_rng(0).integers(0, 255, (side, side, 3), dtype=np.uint8)
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "JPEG")
     return content.getvalue()
 
 
-JPEG = jpeg()
+JPEG = jpeg(320)
+LARGE_JPEG = jpeg(960)
+LONG_MS = 20.0
 
 
 def decode_image(ms: float) -> None:
-    """Decode with Pillow for some CPU time."""
+    """Decode with Pillow for some CPU time.
+
+    Pillow decodes without Python's lock, and opens an image with it: for a third of the time of a
+    small image, which threads would wait for.
+    """
+    content = LARGE_JPEG if ms >= LONG_MS else JPEG
     end = time.thread_time() + ms / 1e3
     while time.thread_time() < end:
-        Image.open(io.BytesIO(JPEG)).convert("RGB")
+        Image.open(io.BytesIO(content)).load()
 
 
 def augment(ms: float) -> None:

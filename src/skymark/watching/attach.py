@@ -7,16 +7,18 @@ dropped.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import BuiltinFunctionType, GeneratorType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, FunctionType, GeneratorType, ModuleType, SimpleNamespace
 from typing import Any, Callable
 
-from skymark.watching.recorder import LOOP, Epoch, Recorder, recorder
+from skymark.watching.recorder import FUNCTION, LOOP, Epoch, Recorder, recorder
+from skymark.watching.sampler import LIBRARIES
 from skymark.watching.stages import FETCH, SAMPLE, StageClock
 
 Hook = Callable[[Any], None]
@@ -120,14 +122,23 @@ def _replace(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         setattr(owner, name, make(original))
 
 
-def _staged(owner: Any, stage: str, *names: str) -> None:
-    """Let functions of a class or module count as a stage, in watched processes."""
+def _staged(
+    owner: Any, stage: str, *names: str, does: Callable[[Any], Any] = lambda _: True
+) -> None:
+    """Let functions of a class or module count as a stage, in watched processes.
+
+    Args:
+        owner: class or module.
+        stage: that they are.
+        names: of the functions.
+        does: tells of a call's first value whether the call has anything to do.
+    """
 
     def make(original: Any) -> Any:
         @wraps(original)
         def counted(*values: Any, **named: Any) -> Any:
             watch = recorder()
-            if watch is None or watch.is_over:
+            if watch is None or watch.is_over or (values and not does(values[0])):
                 return original(*values, **named)
             entry = watch.clock.enter()
             try:
@@ -392,6 +403,62 @@ def tf_settings(dataset: Any) -> dict[str, Any]:
     return {**settings, "stages": sorted(set(stages))}
 
 
+# Functions of the program that make batches
+
+
+MAKES_BATCH = re.compile(r"^_?(get|next|load|fetch|sample|draw|read)_(\w+_)?batch$")
+"""Names of functions that make a batch at each call, in programs without a loader."""
+NO_FUNCTION = 0x20 | 0x80 | 0x100 | 0x200
+"""Flags of generators and coroutines."""
+
+
+def _hook_training(_: ModuleType) -> None:
+    """Look for functions that make batches in a program that may train, until a loader is seen."""
+    watch = recorder()
+    if watch is not None and watch.made_for is None and not watch.is_awake:
+        watch.seek = _count_functions
+        watch.wake()
+
+
+def _count_functions() -> None:
+    """Count the calls of the functions that make batches, in the program's own file."""
+    module = sys.modules.get("__main__")
+    for name, value in list(vars(module).items()):
+        if _makes_batches(name, value):
+            setattr(module, name, _counted_function(value))
+        elif isinstance(value, type):
+            for own, method in list(vars(value).items()):
+                if _makes_batches(own, method):
+                    setattr(value, own, _counted_function(method))
+
+
+def _makes_batches(name: str, value: Any) -> bool:
+    """Tell whether a value is a function of the user's that makes a batch at each call."""
+    return (
+        MAKES_BATCH.match(name) is not None
+        and isinstance(value, FunctionType)
+        and not hasattr(value, "_skymark")
+        and not value.__code__.co_flags & NO_FUNCTION
+        and not LIBRARIES.search(value.__code__.co_filename)
+    )
+
+
+def _counted_function(original: Any) -> Any:
+    epochs: list[Epoch] = []
+
+    @wraps(original)
+    def counted(*values: Any, **named: Any) -> Any:
+        watch = recorder()
+        if watch is None or watch.is_over or watch.has_loaders:
+            return original(*values, **named)
+        if not epochs:
+            epochs.append(watch.begin(FUNCTION, original, {}))
+        return watch.next(epochs[0], partial(original, **named), *values)
+
+    counted._skymark = True  # type: ignore[attr-defined]  # noqa: SLF001
+    return counted
+
+
 # Stages in other libraries
 
 
@@ -402,6 +469,11 @@ def _on(stage: str, *names: str, owner: str = "") -> Hook:
         _staged(getattr(module, owner) if owner else module, stage, *names)
 
     return hook
+
+
+def _hook_pillow(module: Any) -> None:
+    """Count the decoding of images, which `load` does at its first call alone."""
+    _staged(module.ImageFile, "decode", "load", does=lambda image: image.tile)
 
 
 LIBRARY_BY_MODULE = {
@@ -424,8 +496,10 @@ HOOKS: dict[str, Hook] = {
     "webdataset.pipeline": _iterated("webdataset", "DataPipeline"),
     "litdata.streaming.dataset": _iterated("litdata", "StreamingDataset"),
     "ray.data.iterator": _iterated("ray", "_IterableFromIterator"),
+    "torch.optim.optimizer": _hook_training,
+    "jax": _hook_training,
     "multiprocessing.reduction": _on("hand-over", "dumps", "loads", owner="ForkingPickler"),
-    "PIL.ImageFile": _on("decode", "load", owner="ImageFile"),
+    "PIL.ImageFile": _hook_pillow,
     "torchvision.io.image": _on(
         "decode", "decode_image", "decode_jpeg", "decode_png", "read_image"
     ),

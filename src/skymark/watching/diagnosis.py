@@ -28,6 +28,10 @@ ONE_AT_A_TIME = 1.3
 WITHOUT_WAITS = ("shared-memory", "gil")
 """Causes that matter also where the loop hardly waits for batches."""
 MOST_WORKERS = 64
+WITH_WORKERS = ("torch", "datasets", "webdataset", "litdata")
+"""Libraries whose batches a PyTorch loader's workers can make."""
+ORDINARY = 3
+"""Times of making a batch that a start of an epoch may take as the making of its first one."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class WaitCause:
     """read, decode, transform, collate, hand-over, copy, start; "" for none."""
     cause: str
     """none, main-process, too-few-workers, too-many-workers, cores, other-programs, disk, network,
-    slow-storage, heavy-tail, gil, pickling, shared-memory, workers-restart, slow-start,
-    pageable-memory, copy."""
+    slow-storage, heavy-tail, gil, pickling, shared-memory, workers-restart, short-epochs,
+    slow-start, pageable-memory, copy."""
     share: float
     """Part of the loop's time."""
     rate: float | None = None
@@ -78,7 +82,7 @@ def diagnose(facts: Facts) -> Diagnosis:
     ]
     rate = facts.batches / elapsed
     causes = [
-        replace(cause, rate=None) if cause.rate is not None and cause.rate < rate else cause
+        replace(cause, rate=None) if cause.rate and cause.rate < (1 + SMALL) * rate else cause
         for cause in causes
     ]
     causes.sort(key=lambda cause: cause.share, reverse=True)
@@ -119,11 +123,13 @@ def _start(facts: Facts) -> WaitCause | None:
             )
     if facts.epochs > 1 and facts.workers and facts.settings.get("persistent_workers") is False:
         left = min(start / facts.epochs + facts.feed_s, start)
-        return WaitCause(
-            "start", "workers-restart", share, rate(left), {"persistent_workers": True}
-        )
-    if facts.workers == 0 and start <= 3 * max(facts.feed_s, 0.0):
-        return None  # the first batch costs as much as any other
+        if start - left > SMALL * per_epoch:
+            return WaitCause(
+                "start", "workers-restart", share, rate(left), {"persistent_workers": True}
+            )
+    if start <= ORDINARY * facts.feed_s:  # the first batch costs as much as any other
+        left = start / facts.epochs
+        return WaitCause("start", "short-epochs", share, rate(left)) if facts.workers else None
     return WaitCause("start", "slow-start", share)
 
 
@@ -142,7 +148,7 @@ def _supply(facts: Facts) -> WaitCause | None:
     elif _has_heavy_tail(facts):
         rate = min(1 / facts.step_s, facts.workers / facts.feed_s)
         cause = WaitCause(stage, "heavy-tail", share, rate, _for_tail(facts))
-    elif facts.run_delay > CROWDED and _others_share(facts) > CROWDED:
+    elif _is_crowded_out(facts, cost):
         cause = WaitCause(stage, "other-programs", share, _rate_with(facts, max(facts.workers, 1)))
     elif _lock_s(facts):
         cause = _lock(facts, stage, share)
@@ -163,9 +169,17 @@ def _has_heavy_tail(facts: Facts) -> bool:
     return keeps_up and facts.tail_share > 0.25 and facts.worst_share > 0.5
 
 
-def _others_share(facts: Facts) -> float:
-    """Return the part of the cores that other programs take."""
-    if facts.cores_busy is None:
+def _is_crowded_out(facts: Facts, cost: StageCost) -> bool:
+    """Tell whether other programs take the cores that the making of batches needs."""
+    if others_share(facts) <= CROWDED:
+        return False
+    # A thread that stands in line for a core may hold Python's lock meanwhile.
+    return (facts.run_delay > CROWDED and _off_cpu(cost, facts) <= 0.5) or _lock_s(facts) > 0
+
+
+def others_share(facts: Facts) -> float:
+    """Return the part of the cores that other programs take, on a machine without idle ones."""
+    if facts.cores_busy is None or facts.idle_share > 1 - FULL:
         return 0.0
     return max(facts.cores_busy - facts.busy_cores, 0.0) / facts.cores
 
@@ -208,14 +222,14 @@ def _reading(facts: Facts, cost: StageCost) -> WaitCause:
         return WaitCause("read", "disk", 0.0, _rate_at(facts, others_s))
     cause = "network" if facts.network_bytes_per_s > 2**20 else "slow-storage"
     enough = _enough_workers(facts, facts.step_s)
-    settings = {"num_workers": enough} if facts.library == "torch" else {}
+    settings = {"num_workers": enough} if facts.library in WITH_WORKERS else {}
     return WaitCause("read", cause, 0.0, _rate_with(facts, enough), settings)
 
 
 def _in_main_process(facts: Facts, stage: str, share: float) -> WaitCause:
     """Return the cause where the loop's own thread makes the batches."""
     enough = _enough_workers(facts, facts.step_s)
-    settings = {"num_workers": enough} if facts.library == "torch" else {}
+    settings = {"num_workers": enough} if facts.library in WITH_WORKERS else {}
     return WaitCause(stage, "main-process", share, _rate_with(facts, enough), settings)
 
 

@@ -6,11 +6,12 @@ import glob
 import json
 import os
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from skymark.watching.recorder import ROW
+from skymark.watching.recorder import FUNCTION, ROW
 from skymark.watching.sampler import IDLE
 from skymark.watching.stages import FETCH, SAMPLE, STAGES, duration_of
 
@@ -19,6 +20,8 @@ WORST = 20
 TAIL = 50
 """One in this many samples belongs to the slowest."""
 ENOUGH_LOOKS = 20
+LEAST_RUNNING = 0.1
+"""Part of the time that a thread on a crowded machine runs at least."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ class Facts:
     """By the loop's processes."""
     cores_busy: float | None = None
     """By everything on the machine."""
+    idle_share: float = 0.0
+    """Part of all cores of the machine that nothing uses."""
     loop_cpu_s: float = 0.0
     """CPU time of the loop's own process per batch."""
     disk_bytes_per_s: float = 0.0
@@ -97,6 +102,9 @@ class Facts:
     """Signal that ended a worker or the program."""
     waits: tuple[tuple[float, float], ...] = ()
     """Begin and length of waits in seconds; of many, the longest of neighbours."""
+
+    others: tuple[tuple[str, float, float], ...] = ()
+    """Further loops of the process: name, time and waits in seconds."""
 
     @property
     def step_s(self) -> float:
@@ -141,27 +149,79 @@ def _rows(folder: str, pid: int, number: int) -> list[tuple[int, int, int, int]]
 def facts_of(folder: str, killed_by: int | None = None, number: int | None = None) -> list[Facts]:
     """Return the facts of each rank, of its loop of a number or that took longest."""
     processes = read_processes(folder)
-    for process in processes:
-        numbers = {loop["number"] for loop in process["loops"]}
-        process["loops"] = [
-            loop for loop in process["loops"] if number not in numbers or loop["number"] == number
-        ]
     mains = [process for process in processes if any(loop["rows"] for loop in process["loops"])]
     facts = []
     for main in mains:
-        loop = max(main["loops"], key=lambda loop: _elapsed_ns(loop["rows"]))
+        loops = _known(main["loops"])
+        asked = [loop for loop in loops if loop["number"] == number]
+        loop = asked[0] if asked else _slowest_of_longest(loops)
         helpers = [
             process
             for process in processes
             if process is not main
             and not process["loops"]
+            and not process["seeks"]
             and process["first"]
             and process["last"]
             and (len(mains) == 1 or process["parent"] == main["pid"])
             and (process["loop"] or 0) == loop["number"]
         ]
-        facts.append(_facts(main, loop, helpers, killed_by))
+        others = [other for other in loops if other is not loop and other["rows"]]
+        facts.append(_facts(main, loop, others, helpers, killed_by))
     return sorted(facts, key=lambda one: one.rank)
+
+
+def _known(loops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the loops over loaders, if there is one: functions may ask these for their batches."""
+    over_loaders = [loop for loop in loops if loop["library"] != FUNCTION and loop["rows"]]
+    return over_loaders or loops
+
+
+def _slowest_of_longest(loops: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the loop that took longest, or one beside it that waited longer.
+
+    `zip(labelled, unlabelled)` asks both loaders for each step.
+    """
+    longest = max(loops, key=lambda loop: _elapsed_ns(loop["rows"]))
+    enough_ns = _elapsed_ns(longest["rows"]) / 2
+    beside = [loop for loop in loops if _shared_ns(loop["rows"], longest["rows"]) >= enough_ns]
+    return max(beside, key=lambda loop: _waited_ns(loop["rows"]), default=longest)
+
+
+def _waited_ns(rows: list[tuple[int, int, int, int]]) -> int:
+    return sum(arrived - asked for _, asked, arrived, _ in rows)
+
+
+def _shared_ns(
+    rows: list[tuple[int, int, int, int]], others: list[tuple[int, int, int, int]]
+) -> int:
+    """Return the time in which epochs of both loops ran."""
+    spans, other_spans = list(_spans(rows)), list(_spans(others))
+    return sum(
+        max(min(last, other_last) - max(first, other_first), 0)
+        for first, last in spans
+        for other_first, other_last in other_spans
+    )
+
+
+def _inner_ns(
+    rows: list[tuple[int, int, int, int]], others: list[tuple[int, int, int, int]]
+) -> int:
+    """Return the time of epochs of another loop that ran within a step of this one.
+
+    Such as a validation after each hundredth batch, which is no part of a step.
+    """
+    arrivals = [arrived for _, _, arrived, _ in rows]
+    inner = 0
+    for first, last in _spans(others):
+        place = bisect_right(arrivals, first)
+        if not 0 < place < len(rows):
+            continue
+        before, after = rows[place - 1], rows[place]
+        is_same_epoch = before[0] >= 0 and before[0] in {after[0], ~after[0]}
+        if is_same_epoch and last <= after[1]:
+            inner += last - first
+    return inner
 
 
 def _elapsed_ns(rows: list[tuple[int, int, int, int]]) -> int:
@@ -178,10 +238,15 @@ def _spans(rows: list[tuple[int, int, int, int]]) -> Iterable[tuple[int, int]]:
 
 
 def _facts(
-    main: dict[str, Any], loop: dict[str, Any], helpers: list[dict[str, Any]], killed: int | None
+    main: dict[str, Any],
+    loop: dict[str, Any],
+    others: list[dict[str, Any]],
+    helpers: list[dict[str, Any]],
+    killed: int | None,
 ) -> Facts:
     rows = loop["rows"]
-    elapsed_s = _elapsed_ns(rows) / 1e9
+    inner_ns = sum(_inner_ns(rows, other["rows"]) for other in others)
+    elapsed_s = (_elapsed_ns(rows) - inner_ns) / 1e9
     seen: set[int] = set()
     start_ns = 0
     steady = []
@@ -201,8 +266,7 @@ def _facts(
     own_s = start_ns / 1e9 + wait_s
     own_cpu_s = _cpu_s(rows)
     costs = _Costs(makers, main, loop, (own_s, own_cpu_s), max(batches, 1))
-    span_s = max((main["last"]["time_ns"] - main["first"]["time_ns"]) / 1e9, 1e-9)
-    rates = _rates(main, helpers, span_s)
+    rates = _rates(main, helpers, _span_s(main))
     return Facts(
         library=loop["library"],
         name=loop["name"],
@@ -237,8 +301,14 @@ def _facts(
         in_threads=costs.in_threads,
         killed_by=killed,
         waits=_thinned(rows),
+        others=tuple(_beside(other) for other in others),
         **rates,
     )
+
+
+def _beside(loop: dict[str, Any]) -> tuple[str, float, float]:
+    """Return name, time and waits of another loop."""
+    return loop["name"], _elapsed_ns(loop["rows"]) / 1e9, _waited_ns(loop["rows"]) / 1e9
 
 
 def _cpu_s(rows: list[tuple[int, int, int, int]]) -> float:
@@ -296,7 +366,8 @@ def _rates(main: dict[str, Any], helpers: list[dict[str, Any]], span_s: float) -
         rates["io_pressure"] = grown("io_pressure_ns") / 1e9 / span_s
     if "all_ns" in last and grown("all_ns") > 0:
         cores = os.cpu_count() or 1
-        rates["cores_busy"] = cores * (1 - grown("idle_ns") / grown("all_ns"))
+        rates["idle_share"] = grown("idle_ns") / grown("all_ns")
+        rates["cores_busy"] = cores * (1 - rates["idle_share"])
     return rates
 
 
@@ -334,13 +405,19 @@ class _Costs:
         self._cpu_s = cpu_s
         self.feed_s = self.made_s / batches
         self.feed_cpu_s = cpu_s / batches
-        self.run_delay = _run_delay(makers, self.made_s)
+        # The main thread stands in line in its steps, too.
+        part = min(own_cpu_s / max(_grown_s(main, "main_cpu_ns"), 1e-9), 1.0) if in_main else 1.0
+        self.run_delay = _run_delay(makers, self.made_s, part)
         counts = _counts(makers, "wait" if in_main else "work")
         counts.pop(IDLE, None)
         beside = _counts([main], "work")
         self.in_threads = in_main and _looks(beside) > _looks(counts)
         if self.in_threads:
             counts = beside
+            self.made_s = _span_s(main) * _looks(beside) / max(main["looks"], 1)
+            cpu_s = max(_grown_s(main, "cpu_ns") - _grown_s(main, "main_cpu_ns"), 0.0)
+            self._cpu_s = min(cpu_s, self.made_s)
+            self.feed_s, self.feed_cpu_s = self.made_s / batches, self._cpu_s / batches
         told = loop["settings"].get("stages")
         if told:  # a pipeline whose threads have no stacks of Python
             counts = {stage: {"": ENOUGH_LOOKS} for stage in _heaviest(told)}
@@ -357,7 +434,8 @@ class _Costs:
         rest_cpu_s = max(self._cpu_s - sum(cpu.values()), 0.0)
         looks = {name: sum(places.values()) for name, places in counts.items()}
         total = sum(looks.values())
-        unknown = "transform" if rest_cpu_s > rest_s / 2 else "read"
+        on_core_s = rest_s * max(1 - self.run_delay, LEAST_RUNNING)
+        unknown = "transform" if rest_cpu_s > on_core_s / 2 else "read"
         weights = dict.fromkeys(STAGES, 0.0)
         if total >= ENOUGH_LOOKS:
             for name, count in looks.items():
@@ -417,8 +495,11 @@ def _heaviest(stages: list[str]) -> list[str]:
 def _working_s(process: dict[str, Any]) -> float:
     """Return the time of a worker in which a look at its stacks met work."""
     looks = _looks(_counts([process], "work"))
-    span_s = (process["last"]["time_ns"] - process["first"]["time_ns"]) / 1e9
-    return float(min(looks / max(process["looks"], 1), 1.0) * span_s)
+    return float(min(looks / max(process["looks"], 1), 1.0) * _span_s(process))
+
+
+def _span_s(process: dict[str, Any]) -> float:
+    return float(max((process["last"]["time_ns"] - process["first"]["time_ns"]) / 1e9, 1e-9))
 
 
 def _grown_s(process: dict[str, Any], name: str) -> float:
@@ -463,13 +544,20 @@ def _percentile(stage: dict[str, Any] | None, part: float) -> float | None:
     return None
 
 
-def _run_delay(makers: list[dict[str, Any]], made_s: float) -> float:
+def _run_delay(makers: list[dict[str, Any]], made_s: float, part: float) -> float:
+    """Return the part of the making in which its threads stand in line for a core.
+
+    Args:
+        makers: processes.
+        made_s: time of the making.
+        part: of the threads' delay that counts to it.
+    """
     delay_ns = sum(
         maker["last"].get("main_run_delay_ns", 0) - maker["first"].get("main_run_delay_ns", 0)
         for maker in makers
         if maker["last"] and maker["first"]
     )
-    return min(delay_ns / 1e9 / made_s, 1.0) if made_s else 0.0
+    return min(part * delay_ns / 1e9 / made_s, 1.0) if made_s else 0.0
 
 
 def _thinned(

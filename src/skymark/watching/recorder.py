@@ -17,10 +17,11 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter_ns, thread_time_ns
 from types import FrameType
 from typing import Any, Callable
+from weakref import ref
 
 from skymark.watching.sampler import HERE, LIBRARIES, Sampler, cpu_by_thread, snapshot, usable_cores
 from skymark.watching.stages import StageClock
@@ -103,20 +104,63 @@ RANKS = (
 """Variables of a process's rank and the number of ranks."""
 
 
+FUNCTION = "function"
+"""Library of a loop whose batches a function of the program makes."""
+Kind = tuple[str, str, tuple[str, ...]]
+"""Library, name of the type of the data set, and places of a loop."""
+
+
 class Loop:
     """Waits of one loader over its epochs."""
 
-    def __init__(self, number: int, library: str, name: str, settings: dict[str, Any]) -> None:
+    def __init__(self, number: int, kind: Kind, source: Any, settings: dict[str, Any]) -> None:
+        """Prepare.
+
+        Args:
+            number: of the loop in its process.
+            kind: library, type and places that all its epochs have.
+            source: the data set, or the function that makes batches.
+            settings: of the loader.
+        """
         self.number = number
-        self.library = library
-        self.name = name
+        self.kind = kind
+        self.library = kind[0]
+        self.name = " at ".join([kind[1], *kind[2][:1]])
+        if kind[2][1:]:
+            self.name += f", from {kind[2][1]}"
         self.settings = settings
+        self.has_ended = False
+        self.iterates(source)
         self.thread = _thread.get_ident()
         self.in_main_thread = _thread.get_native_id() == os.getpid()
         self.epoch = -1
         self.batches = 0
         self.events: StreamEvents | None = None
         self._rows = array("q")
+
+    @property
+    def is_function(self) -> bool:
+        """Whether a function makes the batches, and no loader."""
+        return self.library == FUNCTION
+
+    def iterates(self, source: Any) -> None:
+        """Take a data set as that of the running epoch."""
+        self._id = id(source)
+        self._source: Callable[[], Any] | None = None
+        with suppress(TypeError):  # a list, for example, has no weak references
+            self._source = ref(source)
+
+    def goes_on_with(self, source: Any) -> bool:
+        """Tell whether an epoch over a data set is one of this loop.
+
+        It is where the data set is the same, or made anew in place of one that is gone. One line
+        may loop over several data sets that are there at once.
+        """
+        before = self._source() if self._source is not None else None
+        if self._source is not None and before is None:
+            return True
+        is_same = before is source or (self._source is None and self._id == id(source))
+        return is_same or (self.library != "torch" and self.has_ended)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the waits."""
@@ -169,9 +213,10 @@ class Recorder:
         self.batches = batches
         self.is_over = False
         self.made_for: int | None = None
-        self._loops: dict[int, Loop] = {}
-        self._names: dict[Any, Loop] = {}
+        self.seek: Callable[[], None] | None = None
+        self._loops: list[Loop] = []
         self._inside: set[int] = set()
+        self._inside_functions: set[int] = set()
         self._first: dict[str, Any] | None = None
         self._last: dict[str, Any] | None = None
         self._threads: dict[str, int] = {}
@@ -206,16 +251,29 @@ class Recorder:
             settings: of the loader.
         """
         started_ns = perf_counter_ns()
-        place = calling_place()
-        # One line may loop over several data sets, and over a new iterable in each epoch.
-        key = (place, id(source) if library == "torch" else type(source))
-        loop = self._names.get(key)
-        if loop is None:
-            name = f"{type(source).__name__} at {place}" if place else type(source).__name__
-            loop = self._names[key] = Loop(len(self._names), library, name, settings)
+        name = source.__name__ if library == FUNCTION else type(source).__name__
+        kind = (library, name, calling_places())
+        for loop in self._loops:
+            if loop.kind == kind and loop.goes_on_with(source):
+                loop.iterates(source)
+                break
+        else:
+            loop = Loop(len(self._loops), kind, source, settings)
+            self._loops.append(loop)
+        loop.has_ended = False
         loop.thread = _thread.get_ident()
         self.wake()
         return Epoch(loop, started_ns)
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether a thread looks at the stacks."""
+        return self._sampler.is_running
+
+    @property
+    def has_loaders(self) -> bool:
+        """Whether a loader of a known library was iterated."""
+        return any(not loop.is_function for loop in self._loops)
 
     @property
     def is_inside(self) -> bool:
@@ -241,10 +299,10 @@ class Recorder:
 
         Inside another call of this method in the same thread nothing is noted.
         """
-        inside, thread = self._inside, _thread.get_ident()
+        loop, thread = epoch.loop, _thread.get_ident()
+        inside = self._inside_functions if loop.is_function else self._inside
         if thread in inside or self.is_over:
             return following(*values)
-        loop = epoch.loop
         events = loop.events
         inside.add(thread)
         in_detail = loop.batches % EVERY_CPU == 0
@@ -257,6 +315,7 @@ class Recorder:
         except BaseException:
             inside.discard(thread)
             loop.add((~epoch.number, asked, perf_counter_ns(), -1))
+            loop.has_ended = True
             raise
         inside.discard(thread)
         if events is not None:
@@ -288,7 +347,9 @@ class Recorder:
 
     def flush(self) -> None:
         """Write everything that is known, unless nothing came since the last time."""
-        works = not self._names and self._sampler.active != self._written_active
+        if self.seek is not None and not self._loops:
+            self.seek()
+        works = not self._loops and self._sampler.active != self._written_active
         if self.is_over or not (self._changed or self._inside or works):
             return
         self._changed = False
@@ -297,7 +358,7 @@ class Recorder:
         self._last = snapshot()
         if lowest is not None and "shm_free_bytes" in self._last:
             self._last["shm_free_bytes"] = min(self._last["shm_free_bytes"], lowest)
-        for loop in list(self._names.values()):
+        for loop in list(self._loops):
             loop.events = loop.events or cuda_events(sys.modules.get("torch"))
             loop.write(self.folder)
         path = os.path.join(self.folder, f"process-{os.getpid()}.json")
@@ -313,11 +374,12 @@ class Recorder:
             "pid": os.getpid(),
             "parent": os.getppid(),
             "loop": self.made_for,
+            "seeks": self.seek is not None,
             "program": os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else "",
             "python": ".".join(map(str, sys.version_info[:3])),
             "cores": usable_cores(),
             **_rank(),
-            "loops": [loop.to_json() for loop in list(self._names.values())],
+            "loops": [loop.to_json() for loop in list(self._loops)],
             **self.clock.to_json(),
             "looks": sampler.looks,
             "late_ns": sampler.late_ns,
@@ -329,9 +391,9 @@ class Recorder:
         }
 
     def _phase(self, thread: int) -> str:
-        if thread in self._inside:
+        if thread in self._inside or thread in self._inside_functions:
             return "wait"
-        if any(loop.thread == thread for loop in list(self._names.values())):
+        if any(loop.thread == thread for loop in list(self._loops)):
             return "step"
         return "work"
 
@@ -347,24 +409,27 @@ class Recorder:
         """Become a worker: it starts to look at stacks with its first stage."""
         self._sampler.clear()
         self.clock.clear()
-        if self._names:
-            self.made_for = max(self._names.values(), key=lambda loop: loop.batches).number
-        self.made_for = int(os.environ.get(LOOP, self.made_for or 0))
-        self._names = {}
-        self._inside = set()
+        if self._loops:
+            self.made_for = max(self._loops, key=lambda loop: loop.batches).number
+        loop_given = os.environ.get(LOOP, "")
+        self.made_for = int(loop_given) if loop_given.isdigit() else self.made_for
+        self.seek = None
+        self._loops = []
+        self._inside, self._inside_functions = set(), set()
         self._first = self._last = None
         self._threads = {}
 
 
-def calling_place() -> str:
-    """Return file and line of the innermost frame in the user's own code."""
+def calling_places() -> tuple[str, ...]:
+    """Return file and line of the innermost frame in the user's code, and of the next file."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # `inspect` reads whole files
-    while frame is not None:
+    places: dict[str, str] = {}
+    while frame is not None and len(places) < 2:
         path = frame.f_code.co_filename
         if not path.startswith(HERE) and not LIBRARIES.search(path):
-            return f"{os.path.basename(path)}:{frame.f_lineno}"
+            places.setdefault(path, f"{os.path.basename(path)}:{frame.f_lineno}")
         frame = frame.f_back
-    return ""
+    return tuple(places.values())
 
 
 def _rank() -> dict[str, int]:

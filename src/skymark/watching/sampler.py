@@ -168,7 +168,11 @@ WAITING = re.compile(
     r"|/ray/_private/|/asyncio/|/multiprocessing/(popen_fork|synchronize|util)"
 )
 """Files whose functions at the end of a stack only wait for others."""
+LISTENS = "accept"
+"""Function at the end of the stack of a server's thread; PyTorch's workers have one."""
 LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python3|^<")
+WORKER = re.compile(r"/multiprocessing/process\.py$")
+"""File at the beginning of a worker's own stack: under it a fork has the stack of its parent."""
 
 
 def stage_of(text: str, rules: tuple[tuple[re.Pattern[str], str], ...]) -> str | None:
@@ -194,7 +198,7 @@ class Classifier:
 
     def classify(self, frame: FrameType) -> tuple[str, str]:
         """Return the stage of a stack, "" for an unknown one, and its place in the user's code."""
-        if WAITING.search(frame.f_code.co_filename):
+        if frame.f_code.co_name == LISTENS or WAITING.search(frame.f_code.co_filename):
             return IDLE, ""
         stage: str | None = None
         where = ""
@@ -203,6 +207,8 @@ class Classifier:
             if current is None:
                 break
             code = current.f_code
+            if code.co_name == "_bootstrap" and WORKER.search(code.co_filename):
+                break
             if not code.co_filename.startswith(HERE):
                 known, own = self._known(current)
                 if own:

@@ -11,6 +11,8 @@ from importlib.util import module_from_spec
 from skymark.watching.attach import attach
 from skymark.watching.recorder import BATCHES, FOLDER, LOOP, Recorder, start
 
+STARTED_HERE = "started"
+"""File that says that a Python of the program is under watch."""
 STARTED = ("--multiprocessing-fork", "default_worker.py")
 """Words in the commands of worker processes."""
 
@@ -24,6 +26,8 @@ def attach_program(folder: str) -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != folder]
     into = os.environ.get(FOLDER)
     if into and os.path.isdir(into):
+        with open(os.path.join(into, STARTED_HERE), "ab"):
+            pass  # a signal may end the program before anything else is written
         batches = os.environ.get(BATCHES, "")
         watch = start(into, int(batches) if batches.isdigit() else None)
         attach()

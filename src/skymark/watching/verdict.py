@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from skymark.watching.diagnosis import Diagnosis, WaitCause, diagnose
+from skymark.watching.diagnosis import CROWDED, Diagnosis, WaitCause, diagnose, others_share
 from skymark.watching.facts import Facts, StageCost, facts_of, read_processes
 
 LIBRARIES = {
@@ -19,6 +19,7 @@ LIBRARIES = {
     "litdata": "LitData",
     "ray": "Ray Data",
     "plain": "a Python iterable",
+    "function": "a function of the program",
 }
 STAGE_WORDS = {
     "read": "reading",
@@ -44,6 +45,7 @@ REASONS = {
     "pickling": "batches are costly to pack and unpack",
     "shared-memory": "the room of /dev/shm is nearly used up",
     "workers-restart": "the workers start anew for each epoch",
+    "short-epochs": "nothing is made ahead of an epoch, and epochs are short",
     "slow-start": "the first batch takes long",
     "pageable-memory": "batches are not in page-locked memory",
     "copy": "the loop waits for the copy",
@@ -67,6 +69,7 @@ OF_CAUSE = {
     "pickling": OF_STAGE["hand-over"],
     "shared-memory": "Give /dev/shm more room (docker run --shm-size=8g), or use fewer workers.",
     "workers-restart": "Keep the workers between epochs.",
+    "short-epochs": "Make one epoch of several, with a sampler that goes over the data repeatedly.",
     "slow-start": "Do the work before the first batch once, not in each epoch.",
     "pageable-memory": "Use page-locked memory and copy without waiting.",
     "copy": "Copy without waiting, and copy the next batch while this one is computed.",
@@ -74,6 +77,18 @@ OF_CAUSE = {
     "network": "Read more requests at once: more workers, or larger files.",
     "slow-storage": "Read more files at once: more workers. Or keep a copy on a local disk.",
 }
+MOST_OTHERS = 3
+LOADERS = {
+    "torch": "loader = DataLoader(dataset, ..., {})",
+    "datasets": "loader = torch.utils.data.DataLoader(dataset, ..., {})",
+    "webdataset": "loader = webdataset.WebLoader(dataset, batch_size=None, {})",
+    "litdata": "loader = litdata.StreamingDataLoader(dataset, ..., {})",
+}
+"""Lines for a loader with other settings."""
+GRAIN_THREADS = "dataset = dataset.to_iter_dataset(grain.ReadOptions(num_threads={}))"
+GRAIN_PROCESSES = (
+    "dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=os.cpu_count()))"
+)
 COPY_LINE = "batch = batch.to(device, non_blocking=True)"
 SHM_LINE = 'torch.multiprocessing.set_sharing_strategy("file_system")'
 
@@ -88,9 +103,13 @@ def advice_of(cause: WaitCause) -> str:
 def lines_of(cause: WaitCause, library: str) -> list[str]:
     """Return the lines to paste against a cause."""
     lines = []
-    if library == "torch" and cause.settings:
+    if library in LOADERS and cause.settings:
         words = ", ".join(f"{name}={value!r}" for name, value in cause.settings.items())
-        lines.append(f"loader = DataLoader(dataset, ..., {words})")
+        lines.append(LOADERS[library].format(words))
+    if library == "grain" and "num_workers" in cause.settings:
+        lines.append(GRAIN_THREADS.format(cause.settings["num_workers"]))
+    if library == "grain" and cause.cause == "gil":
+        lines.append(GRAIN_PROCESSES)
     if cause.stage == "copy":
         lines.append(COPY_LINE)
     if cause.cause == "shared-memory" and library == "torch":
@@ -164,6 +183,7 @@ class LoopVerdict:
                 f"  loop           {facts.name}, {of}; {facts.batches} batches in "
                 f"{facts.epochs} epoch{'s' * (facts.epochs != 1)}, {facts.elapsed_s:.1f} s"
             ),
+            *_other_loops(facts),
             (
                 f"  rate           {diagnosis.rate:.3g} batches/s; {diagnosis.free_rate:.3g} if "
                 "data were free"
@@ -185,6 +205,13 @@ class LoopVerdict:
         if diagnosis.causes[0].cause == "heavy-tail" and facts.slowest:
             slow = ", ".join(f"{name} ({_time(seconds)})" for seconds, name in facts.slowest)
             lines.append(f"  slowest samples: {slow}")
+        named = any(cause.cause == "other-programs" for cause in diagnosis.causes)
+        if others_share(facts) > CROWDED and not named:
+            used = f"{others_share(facts) * facts.cores:.1f} cores"
+            lines += [
+                "",
+                f"  Other programs used {used} meanwhile; without them the loop is faster.",
+            ]
         if not facts.in_main_thread:
             lines += ["", "  Another thread than the main one asks this loader; its waits count."]
         return lines
@@ -251,6 +278,15 @@ def _time(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e6:.3g} µs"
+
+
+def _other_loops(facts: Facts) -> list[str]:
+    """Return a line for each further loop of the process, the longest first."""
+    others = sorted(facts.others, key=lambda other: other[1], reverse=True)[:MOST_OTHERS]
+    return [
+        f"  another loop   {name}; {elapsed_s:.1f} s, waits {_percent(wait_s / (elapsed_s or 1))}"
+        for name, elapsed_s, wait_s in others
+    ]
 
 
 def _stage_table(facts: Facts) -> list[str]:

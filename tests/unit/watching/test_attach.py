@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
 from skymark.watching import attach
+from skymark.watching.stages import StageClock
 
 
 @pytest.fixture
@@ -53,3 +56,20 @@ def test_a_hook_that_does_not_fit_the_library_is_left_out(library):
     import watchedlib
 
     assert watchedlib.decode() == 3
+
+
+def test_a_call_that_has_nothing_left_to_decode_counts_as_no_stage(monkeypatch):
+    watch = SimpleNamespace(is_over=False, clock=StageClock())
+    monkeypatch.setattr(attach, "recorder", lambda: watch)
+
+    class Image:
+        tile: ClassVar = ["jpeg"]
+
+        def load(self) -> int:
+            self.tile = []
+            return 7
+
+    attach._hook_pillow(SimpleNamespace(ImageFile=Image))
+    image = Image()
+    assert [image.load() for _ in range(3)] == [7, 7, 7]
+    assert watch.clock.stages["decode"].calls == 1

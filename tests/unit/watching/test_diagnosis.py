@@ -56,6 +56,10 @@ TABLE = {
         loop("decode", 0.4, workers=8, busy_cores=4.0, cores_busy=8.0, run_delay=0.5),
         ("decode", "other-programs"),
     ),
+    "other programs beside workers that sleep": (
+        loop("decode", 0.1, workers=2, cpu=0.02, cores_busy=8.0, run_delay=0.25),
+        ("decode", "too-few-workers"),
+    ),
     "other programs that nobody waits for": (
         loop("decode", 0.1, workers=2, cores_busy=8.0, run_delay=0.05),
         ("decode", "too-few-workers"),
@@ -98,6 +102,23 @@ TABLE = {
             settings={},
         ),
         ("transform", "gil"),
+    ),
+    "threads at Python's lock, one of which stands in line for a core": (
+        replace(
+            loop("transform", 0.03, workers=0, in_threads=True, active_threads=3.0, late_s=0.004),
+            library="plain",
+            settings={},
+            cores_busy=8.0,
+        ),
+        ("transform", "other-programs"),
+    ),
+    "workers in a line of their own, beside idle cores of the machine": (
+        loop("decode", 0.1, workers=2, cores_busy=30.0, idle_share=0.5, run_delay=0.3),
+        ("decode", "too-few-workers"),
+    ),
+    "short epochs whose first batch is made as slowly as any": (
+        loop("decode", 0.03, workers=2, epochs=10, start_s=0.4, elapsed_s=4.4),
+        ("start", "short-epochs"),
     ),
     "workers that start anew": (
         loop("decode", 0.03, workers=2, epochs=10, start_s=4.0, elapsed_s=8.0),

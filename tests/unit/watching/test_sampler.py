@@ -1,0 +1,69 @@
+"""Stacks of threads lead to a stage and to a place in the user's own code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from skymark.watching.sampler import IDLE, Classifier
+
+PROCESS = "/usr/lib/python3.11/multiprocessing/process.py"
+PILLOW = "/venv/site-packages/PIL/ImageFile.py"
+SOCKET = "/usr/lib/python3.11/socket.py"
+TABLE = {
+    "a library below a function": (
+        [("/home/me/train.py", "photo"), (PILLOW, "load")],
+        ("decode", "photo (train.py)"),
+    ),
+    "a function whose name says it": (
+        [("/home/me/train.py", "main"), ("/home/me/data.py", "augment_photo")],
+        ("transform", "augment_photo (data.py)"),
+    ),
+    "a worker that was forked from a loop": (
+        [("/home/me/train.py", "train"), (PROCESS, "_bootstrap"), (PILLOW, "load")],
+        ("decode", ""),
+    ),
+    "a function in such a worker": (
+        [
+            ("/home/me/load.py", "load_all"),
+            (PROCESS, "_bootstrap"),
+            ("/home/me/data.py", "photo"),
+        ],
+        ("", "photo (data.py)"),
+    ),
+    "a server that listens": (
+        [(PROCESS, "_serve"), (SOCKET, "accept")],
+        (IDLE, ""),
+    ),
+    "a download": (
+        [("/home/me/train.py", "photo"), (SOCKET, "readinto")],
+        ("read", "photo (train.py)"),
+    ),
+    "a thread that waits for others": (
+        [("/home/me/train.py", "photo"), ("/usr/lib/python3.11/queue.py", "get")],
+        (IDLE, ""),
+    ),
+}
+FUNCTION = """
+def {name}(rest, call, sys):
+    return rest[0](rest[1:], call, sys) if rest else call(sys._getframe())
+"""
+
+
+def within(levels: list[tuple[str, str]], call: Callable[[FrameType], object]) -> object:
+    """Call a function with the last frame of a stack of functions in files."""
+    scope: dict[str, Callable[..., object]] = {}
+    functions = []
+    for path, name in levels:
+        exec(compile(FUNCTION.format(name=name), path, "exec"), scope)
+        functions.append(scope[name])
+    return functions[0](functions[1:], call, sys)
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_a_stack_has_a_stage_and_a_place(case):
+    levels, expected = TABLE[case]
+    assert within(levels, Classifier().classify) == expected
