@@ -164,7 +164,7 @@ def _hook_torch_loader(module: ModuleType) -> None:
             watch = recorder()
             if watch is None or watch.is_over or watch.is_inside:
                 return original(self)
-            epoch = watch.begin("torch", self.dataset, torch_settings(self))
+            epoch = watch.begin("torch", self.dataset, torch_settings(self), self)
             with made_for(epoch):
                 made = original(self)
             made._skymark_epoch = epoch  # noqa: SLF001

@@ -41,7 +41,8 @@ class Watched:
         """Iterate the loader; the end of the loop prints the verdict on stderr."""
         watch = self._watch
         library, settings = settings_of(self._loader)
-        epoch = watch.begin(library, getattr(self._loader, "dataset", self._loader), settings)
+        source = getattr(self._loader, "dataset", self._loader)
+        epoch = watch.begin(library, source, settings, self._loader)
         with watch.within(), made_for(epoch):
             iterator = iter(self._loader)
         try:

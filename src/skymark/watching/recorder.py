@@ -106,31 +106,46 @@ RANKS = (
 
 FUNCTION = "function"
 """Library of a loop whose batches a function of the program makes."""
-Kind = tuple[str, str, tuple[str, ...]]
-"""Library, name of the type of the data set, and places of a loop."""
+Kind = tuple[str, str, tuple[str, ...], tuple[str, ...]]
+"""Library, name of the type of the data set, functions and places of a loop."""
+
+
+class _Known:
+    """An object that is kept alive by others only."""
+
+    def __init__(self, known: Any) -> None:
+        self._id = id(known)
+        self._reference: Callable[[], Any] | None = None
+        with suppress(TypeError):  # a list, for example, has no weak references
+            self._reference = ref(known)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the object is known to be there no longer."""
+        return self._reference is not None and self._reference() is None
+
+    def is_for(self, other: Any) -> bool:
+        """Tell whether an object is this one."""
+        return self._id == id(other) and not self.is_gone
 
 
 class Loop:
     """Waits of one loader over its epochs."""
 
-    def __init__(self, number: int, kind: Kind, source: Any, settings: dict[str, Any]) -> None:
+    def __init__(self, number: int, kind: Kind, settings: dict[str, Any]) -> None:
         """Prepare.
 
         Args:
             number: of the loop in its process.
-            kind: library, type and places that all its epochs have.
-            source: the data set, or the function that makes batches.
+            kind: of its first epoch.
             settings: of the loader.
         """
         self.number = number
         self.kind = kind
         self.library = kind[0]
-        self.name = " at ".join([kind[1], *kind[2][:1]])
-        if kind[2][1:]:
-            self.name += f", from {kind[2][1]}"
+        self.name = ", from ".join([" at ".join([kind[1], *kind[3][:1]]), *kind[3][1:]])
         self.settings = settings
         self.has_ended = False
-        self.iterates(source)
         self.thread = _thread.get_ident()
         self.in_main_thread = _thread.get_native_id() == os.getpid()
         self.epoch = -1
@@ -143,24 +158,21 @@ class Loop:
         """Whether a function makes the batches, and no loader."""
         return self.library == FUNCTION
 
-    def iterates(self, source: Any) -> None:
-        """Take a data set as that of the running epoch."""
-        self._id = id(source)
-        self._source: Callable[[], Any] | None = None
-        with suppress(TypeError):  # a list, for example, has no weak references
-            self._source = ref(source)
+    def iterates(self, source: Any, loader: Any) -> None:
+        """Take a data set and its loader as those of the running epoch."""
+        self._source, self._loader = _Known(source), _Known(loader)
 
-    def goes_on_with(self, source: Any) -> bool:
-        """Tell whether an epoch over a data set is one of this loop.
+    def goes_on_with(self, source: Any, loader: Any, kind: Kind) -> bool:
+        """Tell whether an epoch is one of this loop.
 
-        It is where the data set is the same, or made anew in place of one that is gone. One line
-        may loop over several data sets that are there at once.
+        It is where the loader is the same in the same function. In the same line it is, too, where
+        the data set is the same, or was made anew in place of one that is gone. One line may loop
+        over several data sets that are there at once.
         """
-        before = self._source() if self._source is not None else None
-        if self._source is not None and before is None:
+        if self._loader.is_for(loader) and self.kind[:3] == kind[:3]:
             return True
-        is_same = before is source or (self._source is None and self._id == id(source))
-        return is_same or (self.library != "torch" and self.has_ended)
+        renewed = self._source.is_gone or (self.library != "torch" and self.has_ended)
+        return self.kind == kind and (renewed or self._source.is_for(source))
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the waits."""
@@ -242,24 +254,28 @@ class Recorder:
                 self._ending.add(os.getpid())  # its processes do not run `atexit`
                 util.Finalize(self, self.finish, exitpriority=100)
 
-    def begin(self, library: str, source: Any, settings: dict[str, Any]) -> Epoch:
+    def begin(
+        self, library: str, source: Any, settings: dict[str, Any], loader: Any = None
+    ) -> Epoch:
         """Begin an epoch, before the loader's iterator is made.
 
         Args:
             library: of the loader.
             source: the data set, or the loader itself.
             settings: of the loader.
+            loader: that iterates the source, if there is one beside it.
         """
         started_ns = perf_counter_ns()
+        loader = source if loader is None else loader
         name = source.__name__ if library == FUNCTION else type(source).__name__
-        kind = (library, name, calling_places())
+        kind = (library, name, *calling_places())
         for loop in self._loops:
-            if loop.kind == kind and loop.goes_on_with(source):
-                loop.iterates(source)
+            if loop.goes_on_with(source, loader, kind):
                 break
         else:
-            loop = Loop(len(self._loops), kind, source, settings)
+            loop = Loop(len(self._loops), kind, settings)
             self._loops.append(loop)
+        loop.iterates(source, loader)
         loop.has_ended = False
         loop.thread = _thread.get_ident()
         self.wake()
@@ -420,16 +436,18 @@ class Recorder:
         self._threads = {}
 
 
-def calling_places() -> tuple[str, ...]:
-    """Return file and line of the innermost frame in the user's code, and of the next file."""
+def calling_places() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the innermost function of the user's and that of the next file, and their lines."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # `inspect` reads whole files
-    places: dict[str, str] = {}
+    functions: dict[str, str] = {}
+    places: list[str] = []
     while frame is not None and len(places) < 2:
         path = frame.f_code.co_filename
-        if not path.startswith(HERE) and not LIBRARIES.search(path):
-            places.setdefault(path, f"{os.path.basename(path)}:{frame.f_lineno}")
+        if not (path.startswith(HERE) or LIBRARIES.search(path) or path in functions):
+            functions[path] = f"{path} {frame.f_code.co_name}"
+            places.append(f"{os.path.basename(path)}:{frame.f_lineno}")
         frame = frame.f_back
-    return tuple(places.values())
+    return tuple(functions.values()), tuple(places)
 
 
 def _rank() -> dict[str, int]:

@@ -55,6 +55,21 @@ for _ in range(4):
 """,
         ("Photos", 40, 4),
     ),
+    "a loader that is asked anew where it ends: one loop": (
+        """
+photos = watch(Photos(10))
+batches = iter(photos)
+next(batches)
+for _ in range(24):
+    try:
+        next(batches)
+    except StopIteration:
+        batches = iter(photos)
+        next(batches)
+    step()
+""",
+        ("Photos", 25, 3),
+    ),
     "loaders that are kept, one line: one loop each": (
         """
 def passed(*loaders):
