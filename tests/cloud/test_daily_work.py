@@ -323,7 +323,7 @@ def test_everyday_words_of_sky_work_as_they_are_printed(
     numbers = [int(one) for one in re.findall(r"job (\d+) of", done.output)]
     ended = await_end(client, eventually, *numbers)
     assert {ended[one]["name"] for one in numbers} == {"point-lr-0.1", "point-lr-0.2"}
-    said = skymark(client, "logs", NAME, str(numbers[1]), "--no-follow", "--tail", "2", "--follow")
+    said = skymark(client, "logs", NAME, str(numbers[1]), "--no-follow", "--tail", "1", "--follow")
     assert "lr=0.2 of mine" in said.output
     assert "first" not in said.output
     assert NAME in skymark(client, "status", NAME, "-r", "-v").output

@@ -197,7 +197,7 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     where = ("--profile", "cpu", "--infra", "lambda", "--jobs", "2")
     plan = ("--scenarios", "TAB-1:small", "NLP-1:small", "--adapters", "numpy", "--rounds", "1")
     command = ("submit", "--managed", *where, *plan, "--store", "s3://results/shared", "--yes")
-    asleep = machine_of(tmp_path, "asleep", run="sleep 900")
+    asleep = machine_of(tmp_path, "asleep", run="sleep 900 # part $SKYMARK_SPLIT")
 
     def submit(machine: Path, *more: str, status: int = 0) -> Command:
         done = skymark(watched, *command, "--machine", str(machine), *more, **bucket.variables)

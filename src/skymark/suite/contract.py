@@ -188,6 +188,8 @@ class Suite(ABC):
     def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
         """Return the cells of a selection in order.
 
+        Every suite takes the word ``all`` for each scenario, and for each adapter.
+
         Raises:
             UsageError: a name, setting, option or data source is wrong.
         """

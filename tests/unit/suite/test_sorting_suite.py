@@ -22,6 +22,7 @@ from skymark.model.record import Cell, Record, Round, Status, is_well
 from skymark.model.requests import Results, Work
 from skymark.model.venv import VenvSpec
 from skymark.rundir.reader import open_run
+from skymark.suite.registry import suite_named
 
 PROFILE = Profile(
     name="any", description="", suite="sorting", platform="cpu", scenarios=("random", "reversed")
@@ -63,6 +64,13 @@ def test_a_plan_says_which_cells_share_a_process_and_a_machine():
     assert {one.group for one in cells} == {"builtin", "heap", "insertion", "merge"}
     assert {one.shard_key for one in cells} == {"random:small", "reversed:small"}
     assert all(one.guess.low_s < one.guess.expected_s < one.guess.high_s for one in cells)
+
+
+def test_all_is_every_scenario_and_every_adapter():
+    cells = make_plan(PROFILE, Work(scenarios=("all",), adapters=("all",))).cells
+    suite = suite_named("sorting")
+    assert {one.cell.scenario for one in cells} == {row["id"] for row in suite.scenarios()}
+    assert {one.cell.adapter for one in cells} == {row["slug"] for row in suite.adapters()}
 
 
 def test_an_array_too_long_for_an_algorithm_is_refused_with_the_reason():

@@ -251,7 +251,7 @@ def _task_of_yaml(path: Path, split: str, variables: Mapping[str, str]) -> Any:
         raise UsageError(
             f"the run of {path} does not read {SPLIT_VARIABLE}, so its machines would not share "
             f'the plan by --split {split}; give --split "${SPLIT_VARIABLE}" to skymark run '
-            "there, as the YAMLs of benchmarks/sky do, or leave the option out"
+            "there, as the YAMLs of benchmarks/sky do"
         )
     return task
 

@@ -100,11 +100,12 @@ class SortingSuite(Suite):
         settings = selection.settings
         read_settings(settings)
         asked = read_options(selection.options).length
-        names = selection.adapters or [slug for slug, one in ALGORITHMS.items() if one.by_default]
+        names = every(selection.adapters, ALGORITHMS)
+        names = names or [slug for slug, one in ALGORITHMS.items() if one.by_default]
         for name in names:
             if name not in ALGORITHMS:
                 raise UnknownNameError("adapter", name, ALGORITHMS)
-        chosen = dict.fromkeys(map(scenario_variant, selection.scenarios or SHAPES))
+        chosen = dict.fromkeys(map(scenario_variant, every(selection.scenarios, SHAPES) or SHAPES))
         return [
             planned_cell(
                 Cell(
@@ -149,6 +150,11 @@ def scenario_variant(name: str) -> tuple[str, str]:
     if variant not in LENGTHS:
         raise UnknownNameError(f"variant of {shape}", variant, LENGTHS)
     return shape, variant
+
+
+def every(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return names, with all known ones in the place of ``all``."""
+    return [each for name in names for each in (known if name == "all" else (name,))]
 
 
 def planned_cell(cell: Cell, effort: Effort) -> PlannedCell:
