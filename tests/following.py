@@ -3,7 +3,7 @@
     nox -s following
 
 Counted are skymark's functions that are called with the value, or with an object that has it as a
-field, from the command's own to the call of SkyPilot's SDK that hires the machine. SkyPilot's
+field, from the command's own to the call of SkyPilot's SDK that rents the machine. SkyPilot's
 server is stood in for: nothing is asked of it that would tell a value anything.
 """
 
@@ -75,8 +75,8 @@ def report(passed: dict[str, dict[str, None]]) -> int:
     return int(any(len(functions) > MOST[name] for name, functions in passed.items()))
 
 
-def stand_in(sky: Any, hire: Callable[..., Any]) -> None:
-    """Let SkyPilot's server know no machine and no job, accept every key, and hire as told."""
+def stand_in(sky: Any, rent: Callable[..., Any]) -> None:
+    """Let SkyPilot's server know no machine and no job, accept every key, and rent as told."""
     from sky.client import sdk
 
     answers: dict[str, Any] = {"jobs": ([], 0, {}, 0)}
@@ -84,7 +84,7 @@ def stand_in(sky: Any, hire: Callable[..., Any]) -> None:
         "get": lambda asked: answers.get(asked, []),
         "status": lambda *_, **__: "status",
         "api_status": lambda *_, **__: [],
-        "launch": hire,
+        "launch": rent,
         "stream_and_get": lambda *_, **__: {"default": ["Lambda"]},
     }
     for name, stub in stubs.items():
@@ -109,16 +109,16 @@ def main() -> int:
         words = ["launch", str(profile), "--infra", "lambda", "--max-cost", str(CEILING_USD)]
         with followed(values) as passed:
 
-            def hire(*_: object, **__: object) -> None:
+            def rent(*_: object, **__: object) -> None:
                 sys.setprofile(None)
                 shutil.rmtree(home)
                 os._exit(report(passed))  # else the machine would be ended
 
-            stand_in(sdk(), hire)
+            stand_in(sdk(), rent)
             catalogue.told_prices_usd = lambda provider: {}
             skymark([*words, "--yes"])
     report(passed)
-    return 1  # nothing was hired
+    return 1  # nothing was rented
 
 
 if __name__ == "__main__":

@@ -225,7 +225,7 @@ def _instances(cloud: LambdaCloud, _: Any) -> list[dict[str, Any]]:
 
 
 def _launch(cloud: LambdaCloud, body: Any) -> dict[str, Any]:
-    hired = [
+    rented = [
         cloud.launch(
             body["instance_type_name"],
             body["region_name"],
@@ -234,7 +234,7 @@ def _launch(cloud: LambdaCloud, body: Any) -> dict[str, Any]:
         )
         for _ in range(body.get("quantity", 1))
     ]
-    return {"instance_ids": [instance.id for instance in hired]}
+    return {"instance_ids": [instance.id for instance in rented]}
 
 
 def _terminate(cloud: LambdaCloud, body: Any) -> dict[str, Any]:

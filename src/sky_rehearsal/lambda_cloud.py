@@ -1,4 +1,4 @@
-"""The simulated Lambda Cloud: instance types, hired machines, bill and faults."""
+"""The simulated Lambda Cloud: instance types, rented machines, bill and faults."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Instance:
-    """A hired machine, from the request to its end."""
+    """A rented machine, from the request to its end."""
 
     id: str
     name: str
@@ -87,7 +87,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class BillLine:
-    """The cost of one instance. `ended_s` is None while it is still hired."""
+    """The cost of one instance. `ended_s` is None while it is still rented."""
 
     id: str
     name: str
@@ -120,7 +120,7 @@ class LambdaCloud:
     Every fault is set here by name, at any time, from any thread.
 
     Args:
-        types: machines for hire, by name.
+        types: machines for rent, by name.
         start: starts a machine, given its name, the public keys and its type.
         clock: seconds since the epoch; the bill is made from it.
 
@@ -162,7 +162,7 @@ class LambdaCloud:
             ]
 
     def launch(self, type: str, region: str, name: str, key_names: Sequence[str]) -> Instance:
-        """Hire a machine; it boots in the background.
+        """Rent a machine; it boots in the background.
 
         Raises:
             RefusedError: there is no such type or key, or no capacity.
@@ -221,7 +221,7 @@ class LambdaCloud:
     # The truth, whatever the API says.
 
     def instances(self) -> list[Instance]:
-        """Return the hired instances, including ending instances."""
+        """Return the rented instances, including ending instances."""
         with self._lock:
             return [one for one in self._instances.values() if one.ended_s is None]
 
@@ -269,7 +269,7 @@ class LambdaCloud:
             self._shortages.clear()
 
     def delay_boots(self, seconds: float) -> None:
-        """Have machines hired from now on boot this much later; infinity: never."""
+        """Have machines rented from now on boot this much later; infinity: never."""
         self._boot_delay_s = seconds
 
     def refuse_to_terminate(self, times: float = math.inf) -> None:
@@ -281,11 +281,11 @@ class LambdaCloud:
         self._ignored_terminations = times
 
     def list_nothing(self, seconds: float) -> None:
-        """Have the API list no machine for a time; the machines stay hired."""
+        """Have the API list no machine for a time; the machines stay rented."""
         self._lists_nothing_until_s = self._clock() + seconds
 
     def set_price(self, type: str, hourly_price_usd: float) -> None:
-        """Change a price for machines hired from now on."""
+        """Change a price for machines rented from now on."""
         with self._lock:
             self._types[type] = replace(self._types[type], hourly_price_usd=hourly_price_usd)
 

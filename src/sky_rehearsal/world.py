@@ -1,4 +1,4 @@
-"""A whole cloud on this machine: SkyPilot, machines for hire and a bill, gone without a trace."""
+"""A whole cloud on this machine: SkyPilot, machines for rent and a bill, gone without a trace."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class World:
 
     Attributes:
         home: the home directory of SkyPilot and of its client.
-        cloud: the hired machines, their cost, and every fault of the provider.
+        cloud: the rented machines, their cost, and every fault of the provider.
         api: the provider's REST API: its calls, and its rate limit.
         api_server: SkyPilot's API server; may be stopped and started to rehearse that.
         network: the network of the machines.
@@ -89,8 +89,8 @@ class World:
         script = 'mount --bind "$0" /etc/hosts && exec "$@"'
         return ["unshare", "--mount", "--", "sh", "-c", script, os.fspath(self._hosts), *command]
 
-    def hired(self, cluster: str | None = None) -> list[Instance]:
-        """Return the instances that are hired now, of one cluster or of all, oldest first."""
+    def rented(self, cluster: str | None = None) -> list[Instance]:
+        """Return the instances that are rented now, of one cluster or of all, oldest first."""
         named = [
             instance
             for instance in self.cloud.instances()
@@ -110,7 +110,7 @@ class World:
 
     def preempt(self, cluster: str) -> list[Instance]:
         """Take all machines of a cluster away without being asked; return when they have gone."""
-        taken = self.hired(cluster)
+        taken = self.rented(cluster)
         for instance in taken:
             self.cloud.preempt(instance.id)
         return taken

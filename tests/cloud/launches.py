@@ -50,7 +50,7 @@ class Command:
 
     @property
     def cluster(self) -> str:
-        """The machine that it hired."""
+        """The machine that it rented."""
         return cluster_in(self.output)
 
 
@@ -82,8 +82,8 @@ class Running:
 
     @property
     def cluster(self) -> str:
-        """The machine that it hires; waits until it says so."""
-        self.said_at_s("hiring skymark-")
+        """The machine that it rents; waits until it says so."""
+        self.said_at_s("renting skymark-")
         return cluster_in(self.output)
 
     def said_at_s(self, text: str, timeout_s: float = TIMEOUT_S) -> float:
@@ -171,8 +171,8 @@ def stored_rounds(address: str) -> set[str]:
 
 
 def cluster_in(output: str) -> str:
-    """Return the name of the machine that a launch says it hires."""
-    return re.search(r"hiring (skymark-\S+)", output)[1]
+    """Return the name of the machine that a launch says it rents."""
+    return re.search(r"renting (skymark-\S+)", output)[1]
 
 
 def bill_of(client: Client, cluster: str) -> list[BillLine]:
@@ -276,7 +276,7 @@ def count(
         measured=len(measured),
         home=len(kept),
         lost=sum(one not in kept for one in measured),
-        left=len(client.world.hired(cluster)),
+        left=len(client.world.rented(cluster)),
         bill_usd=sum(line.cost_usd for line in bill),
         idle_s=max(idle_s, default=None),
     )

@@ -37,7 +37,7 @@ FAULTS = (
     NODE_TAKEN_AWAY,
     HEAD_TAKEN_AWAY,
     NODE_TAKEN_AWAY_ALONE,
-    "the client is killed while the machine is hired",
+    "the client is killed while the machine is rented",
     "the client is killed during the set-up",
     "the client is killed during the run",
     "the client is killed during the fetch",
@@ -66,7 +66,7 @@ class Row:
     """Where they were to come to: here, or in the bucket of `--store`."""
     lost: int
     left: int
-    """Machines that are still hired."""
+    """Machines that are still rented."""
     bill_usd: float
     idle_s: float | None
     """From the end of the job to the end of the machine; None where there was no job."""

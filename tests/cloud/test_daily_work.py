@@ -57,7 +57,7 @@ def shared(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="module")
 def homes(client: Client, shared: str) -> list[Path]:
     """The machines' home directories."""
-    return [client.world.machine(one).home for one in client.world.hired(NAME)]
+    return [client.world.machine(one).home for one in client.world.rented(NAME)]
 
 
 def jobs(client: Client) -> list[dict]:
@@ -132,7 +132,7 @@ def test_a_launch_gets_what_the_options_of_sky_launch_say(
         assert there == [(2, 7)]
         (job,) = json.loads(skymark(client, "queue", name, "--json").output)
         assert (job["name"], "A100:1" in job["resources"]) == ("mine", True)
-        with going_on([client.world.machine(one).home for one in client.world.hired(name)]):
+        with going_on([client.world.machine(one).home for one in client.world.rented(name)]):
             ended = running.end()
     finally:
         running.kill()

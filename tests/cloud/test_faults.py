@@ -66,7 +66,7 @@ def long_launch(
 def machine_of(client: Client, running: Running) -> Machine:
     """Wait until the machine is up."""
     running.said_at_s("is up after")
-    (instance,) = client.world.hired(running.cluster)
+    (instance,) = client.world.rented(running.cluster)
     return client.world.machine(instance)
 
 
@@ -211,7 +211,7 @@ def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
     assert f"{name} IS KEPT AT $0.80/h" in kept.output
     assert f"skymark down {name}" in kept.output
     assert kept.output.count("No space left on device") == 3, "each directory was tried"
-    assert len(client.world.hired(name)) == 1
+    assert len(client.world.rented(name)) == 1
     assert f"the name {name} is in use" in claimed(client, name, tmp_path / "another")
     other_user = {"SKYPILOT_USER_ID": "abcd1234"}
     assert f"the name {name} is in use" in claimed(client, name, tmp_path / "another", **other_user)
@@ -330,7 +330,7 @@ def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
     else:
         running.said_at_s("results verified")
     happens(client)
-    (instance,) = client.world.hired(running.cluster)
+    (instance,) = client.world.rented(running.cluster)
     try:
         running.said_at_s("is gone: its provider lists no machine of it")
         gone_s = time.time()
@@ -373,15 +373,15 @@ def test_what_a_bucket_that_hangs_does_not_take_comes_home(
     assert row.home == LONG
 
 
-def while_hiring(
+def while_renting(
     client: Client, running: Running, _: Path, eventually: Callable[..., None]
 ) -> None:
     client.world.cloud.delay_boots(10)
     try:
-        eventually(lambda: client.world.hired(running.cluster), timeout_s=200)
+        eventually(lambda: client.world.rented(running.cluster), timeout_s=200)
     finally:
         client.world.cloud.delay_boots(0)
-    (instance,) = client.world.hired(running.cluster)
+    (instance,) = client.world.rented(running.cluster)
     assert not instance.booted.is_set()
 
 
@@ -408,7 +408,7 @@ def during_the_way_home(
 @pytest.mark.parametrize(
     ("fault", "moment"),
     [
-        ("the client is killed while the machine is hired", while_hiring),
+        ("the client is killed while the machine is rented", while_renting),
         ("the client is killed during the set-up", during_set_up),
         ("the client is killed during the run", during_the_run),
         ("the client is killed during the fetch", during_the_way_home),
@@ -431,7 +431,7 @@ def test_a_killed_client_leaves_a_run_that_ends_in_the_bucket_and_a_machine_that
     )
     moment(client, running, results, eventually)
     assert running.kill().status == -signal.SIGKILL, running.output
-    (instance,) = client.world.hired(running.cluster)
+    (instance,) = client.world.rented(running.cluster)
     eventually(instance.gone.is_set, timeout_s=600)
 
     (run,) = look.runs(instance.id)
@@ -449,8 +449,8 @@ def test_a_machine_ends_itself_when_client_and_api_server_die_before_its_set_up(
 ) -> None:
     soon = ("--idle-minutes", "1", "--boot-timeout", "3m")
     running = launching(client, SMALL, tmp_path, *soon)
-    eventually(lambda: client.world.hired(running.cluster), timeout_s=300)
-    (instance,) = client.world.hired(running.cluster)
+    eventually(lambda: client.world.rented(running.cluster), timeout_s=300)
+    (instance,) = client.world.rented(running.cluster)
     eventually(instance.booted.is_set, timeout_s=300)
     machine = client.world.machine(instance)
     # SkyPilot's credentials must be there too: without them a machine can only switch itself off.
@@ -505,7 +505,7 @@ def lose_one(
 ) -> None:
     """Take one machine away when rounds of both are in the bucket, and the other goes on."""
     running.said_at_s("is up after")
-    instances = client.world.hired(running.cluster)
+    instances = client.world.rented(running.cluster)
     (lost,) = (one for one in instances if one.name.endswith("-head") is head)
     (left,) = (one for one in instances if one is not lost)
     await_rounds(client.world.machine(left), eventually)
@@ -564,7 +564,7 @@ def test_of_two_machines_the_one_that_is_left_ends_itself_without_its_client(
     running = launch_on_two(store)
     lose_one(client, look, running, store, eventually)
     running.kill()
-    eventually(lambda: not client.world.hired(running.cluster), timeout_s=900)
+    eventually(lambda: not client.world.rented(running.cluster), timeout_s=900)
     (run,) = runs_at(store)
     home = tmp_path / "home"
     fetched = skymark(client, "fetch", f"{store}/{run}", str(home), **bucket.variables)

@@ -143,7 +143,7 @@ def test_an_interrupted_grid_brings_home_what_was_measured_and_leaves_no_job(
     eventually: Callable[..., None],
     moment: Callable[..., None],
 ) -> None:
-    (instance,) = client.world.hired(machine)
+    (instance,) = client.world.rented(machine)
     there = client.world.machine(instance).home / RESULTS
     before = set(there.iterdir())
     grid = ("--rounds", "800", "--grid", "workers=0,1")

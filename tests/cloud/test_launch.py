@@ -26,7 +26,7 @@ ONE = "skymark-one"
 def idle(client: Client) -> tuple[Client, Instance]:
     """A machine whose only job is done, and that is to end itself after a minute."""
     client.sky(*LAUNCH, "-c", "idle", "--gpus", "H100:1", "--down", "-i", "1", "true")
-    (instance,) = client.world.hired("idle")
+    (instance,) = client.world.rented("idle")
     return client, instance
 
 
@@ -39,7 +39,7 @@ def launched(idle: tuple[Client, Instance]) -> Iterator[tuple[Client, str]]:
     job = "echo devices=$CUDA_VISIBLE_DEVICES rank=$SKYPILOT_NODE_RANK"
     said = client.sky(*LAUNCH, "-c", ONE, "--gpus", "H100:8", job)
     yield client, said
-    for instance in client.world.hired(ONE):
+    for instance in client.world.rented(ONE):
         client.world.cloud.preempt(instance.id)
 
 
@@ -58,7 +58,7 @@ def test_a_region_without_capacity_makes_it_take_the_next(launched: tuple[Client
     assert [call.status for call in ours] == [400, 200]
     refused, accepted = (call.body["region_name"] for call in ours)
     assert refused != accepted
-    (instance,) = client.world.hired(ONE)
+    (instance,) = client.world.rented(ONE)
     assert instance.region == accepted
 
 

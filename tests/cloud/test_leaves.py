@@ -78,8 +78,8 @@ def machine(
         out = str(tmp_path_factory.mktemp("results"))
         command = skymark(watched, "launch", "cpu", *where, *PLAN, "--output", out, **variables)
         assert command.status == 0, command.output
-        (hired,) = watched.world.hired(NAME)
-        yield watched.world.machine(hired).home, variables, command
+        (rented,) = watched.world.rented(NAME)
+        yield watched.world.machine(rented).home, variables, command
         skymark(watched, "down", NAME, **variables)
         await_gone(watched, NAME)
 

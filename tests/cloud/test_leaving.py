@@ -48,7 +48,7 @@ def test_a_detached_launch_returns_and_its_results_wait_on_the_machine(
     name = detached.cluster
     try:
         assert detached.status == 0, detached.output
-        (instance,) = client.world.hired(name)
+        (instance,) = client.world.rented(name)
         there = client.world.machine(instance).home / RESULTS
         eventually(lambda: list(there.glob("*.outcome")), timeout_s=900)
         assert not (tmp_path / "nothing").exists()

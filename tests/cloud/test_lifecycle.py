@@ -81,7 +81,7 @@ def launched(
     assert command.status == 0, command.output
     (directory,) = runs_in(results)
     tables.add("nothing", count(client, look, command.cluster, directory))
-    longest_s = ended_s - running.said_at_s("hiring skymark-")
+    longest_s = ended_s - running.said_at_s("renting skymark-")
     return Launched(command, results, RunDirectory(directory), arguments, longest_s)
 
 
@@ -122,7 +122,7 @@ def test_the_machine_is_gone_and_the_bill_is_what_was_said(
 
 
 def test_nothing_is_remembered_of_a_machine_that_is_gone(launched: Launched) -> None:
-    with pytest.raises(UsageError, match="was not hired from here"):
+    with pytest.raises(UsageError, match="was not rented from here"):
         recall(launched.command.cluster)
 
 
@@ -144,7 +144,7 @@ def test_a_secret_is_in_no_process_s_arguments(launched: Launched) -> None:
     assert launched.arguments.seen == set()
 
 
-def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) -> None:
+def test_what_may_cost_too_much_rents_nothing(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
     refused = launch(client, SMALL, tmp_path, "--max-cost", "0.01")
     assert refused.status == 3
@@ -152,7 +152,7 @@ def test_what_may_cost_too_much_hires_nothing(client: Client, tmp_path: Path) ->
     assert len(client.world.cloud.bill()) == before
 
 
-def test_what_results_need_is_tried_before_anything_is_hired(
+def test_what_results_need_is_tried_before_anything_is_rented(
     client: Client, tmp_path: Path
 ) -> None:
     before = len(client.world.cloud.bill())
@@ -165,15 +165,15 @@ def test_what_results_need_is_tried_before_anything_is_hired(
         store = ("--store", "s3://results", "s3://absent")
         no_bucket = launch(client, SMALL, tmp_path, *store, **variables)
     assert no_bucket.status == 2, no_bucket.output
-    assert "nothing was hired: s3://absent" in no_bucket.output
+    assert "nothing was rented: s3://absent" in no_bucket.output
     key = {"WANDB_API_KEY": CANARY, "WANDB_BASE_URL": "http://127.0.0.1:9"}
     no_server = launch(client, SMALL, tmp_path, **key)
     assert no_server.status == 1, no_server.output
-    assert "nothing was hired: W&B (127.0.0.1:9) did not answer" in no_server.output
+    assert "nothing was rented: W&B (127.0.0.1:9) did not answer" in no_server.output
     assert len(client.world.cloud.bill()) == before
 
 
-def test_nothing_is_hired_where_nobody_can_agree(client: Client, tmp_path: Path) -> None:
+def test_nothing_is_rented_where_nobody_can_agree(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
     command = ("launch", "cpu", "--infra", "lambda", "--machine", str(SMALL))
     refused = skymark(client, *command, *PLAN, *ROUNDS, "--output", str(tmp_path))
@@ -182,7 +182,7 @@ def test_nothing_is_hired_where_nobody_can_agree(client: Client, tmp_path: Path)
     assert len(client.world.cloud.bill()) == before
 
 
-def test_a_dry_run_shows_prices_and_hires_nothing(client: Client, tmp_path: Path) -> None:
+def test_a_dry_run_shows_prices_and_rents_nothing(client: Client, tmp_path: Path) -> None:
     before = len(client.world.cloud.bill())
     shown = launch(client, SMALL, tmp_path, "--dry-run")
     assert shown.status == 0
@@ -242,7 +242,7 @@ def test_no_capacity_is_said_and_leaves_nothing(
     finally:
         client.world.cloud.have_plenty()
     assert refused.status == 1
-    assert "could not be hired" in refused.output
+    assert "could not be rented" in refused.output
     assert bill_of(client, refused.cluster) == []
     tables.add("no capacity", count(client, look, refused.cluster, None))
 
@@ -271,7 +271,7 @@ def test_a_machine_whose_client_was_killed_ends_itself(
     running.said_at_s("is up after")
     killed = running.kill()
     assert killed.status == -signal.SIGKILL
-    (instance,) = client.world.hired(killed.cluster)
+    (instance,) = client.world.rented(killed.cluster)
     eventually(instance.gone.is_set, timeout_s=400)
 
 
@@ -296,7 +296,7 @@ def test_a_launch_interrupted_while_it_asks_for_a_machine_leaves_none(
     assert interrupted.status == 130, interrupted.output
     asked = "[one.name for one in sky.api_status()]"
     eventually(lambda: "sky.launch" not in client.ask(asked), timeout_s=200)
-    assert client.world.hired(cluster) == []
+    assert client.world.rented(cluster) == []
 
 
 @pytest.mark.cloud_faults
@@ -312,7 +312,7 @@ def test_a_machine_that_does_not_end_is_named_with_its_price_also_at_ctrl_c(
         running.said_at_s("skymark is still ending it; press Ctrl-C again")
         running.process.send_signal(signal.SIGINT)
         stubborn = running.end()
-        (instance,) = client.world.hired(stubborn.cluster)
+        (instance,) = client.world.rented(stubborn.cluster)
         left = json.loads(_said(skymark(client, "status", "--json")))
     finally:
         client.world.cloud.refuse_to_terminate(0)
@@ -342,7 +342,7 @@ def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
 ) -> None:
     machine = machine_of(tmp_path, "dear", run="sleep 600")
     running = launching(client, machine, tmp_path / "results")
-    running.said_at_s("hiring skymark-")
+    running.said_at_s("renting skymark-")
     client.world.cloud.set_price("gpu_1x_a6000", 8.0)
     try:
         dear = running.end()
@@ -369,13 +369,13 @@ def test_two_machines_share_a_plan_and_stay_for_another_run(client: Client, tmp_
     assert kept.status == 0, kept.output
     (first,) = runs_in(results)
     assert RunDirectory(first).manifest().counts == {"ok": 6}
-    hired = client.world.hired(kept.cluster)
+    rented = client.world.rented(kept.cluster)
     measured = {
         one.name.endswith("-head"): list(client.world.machine(one).home.glob(MEASURED))
-        for one in hired
+        for one in rented
     }
     assert {is_head: len(records) for is_head, records in measured.items()} == {True: 4, False: 2}
-    assert len(hired) == 2
+    assert len(rented) == 2
 
     command = ("exec", kept.cluster, *PLAN, *ROUNDS, "--output", str(results))
     for again in [Running(client, *command), Running(client, *command)]:  # at the same moment

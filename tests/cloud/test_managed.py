@@ -85,7 +85,7 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
     running = managed_launch(watched, bucket, "taken", tmp_path, "--rounds", str(LONG))
     request.addfinalizer(running.kill)
     eventually(lambda: len(stored_rounds("s3://results/taken")) >= 3, timeout_s=900, interval_s=1)
-    (instance,) = watched.world.hired(running.cluster)
+    (instance,) = watched.world.rented(running.cluster)
     stored = stored_rounds("s3://results/taken")
     look(instance)  # nobody is told before a machine is taken away
     watched.world.cloud.preempt(instance.id)
@@ -105,7 +105,7 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
 
     first, second = machines_of(watched, ended.cluster)
     assert (first.preempted, second.preempted) == (True, False)
-    assert watched.world.hired() == []
+    assert watched.world.rented() == []
     cost_usd = first.cost_usd + second.cost_usd
     assert f"{ended.cluster} is gone" in ended.output
     assert float(ended.output.partition(" cost $")[2].split(":")[0]) == pytest.approx(
@@ -129,8 +129,8 @@ def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
         reach(hanging, monkeypatch)
         running = managed_launch(watched, hanging, "hanging", tmp_path, "--rounds", str(LONG))
         request.addfinalizer(running.kill)
-        eventually(lambda: watched.world.hired(running.cluster), timeout_s=600)
-        (instance,) = watched.world.hired(running.cluster)
+        eventually(lambda: watched.world.rented(running.cluster), timeout_s=600)
+        (instance,) = watched.world.rented(running.cluster)
         eventually(instance.booted.is_set, timeout_s=300)
         timer = watched.world.machine(instance).home / TIMER
         eventually((timer / "active").exists, timeout_s=300, interval_s=0.05)
@@ -145,7 +145,7 @@ def test_what_the_bucket_of_a_managed_job_does_not_take_comes_from_its_machine(
     row = count(watched, look, ended.cluster, run, planned=LONG)
     tables.add("the bucket hangs during a managed run", row)
     assert row.home == LONG
-    assert watched.world.hired() == []
+    assert watched.world.rented() == []
 
 
 @pytest.mark.cloud_faults
@@ -174,7 +174,7 @@ def test_a_managed_job_can_be_left_and_ended_later(
     ended = running.end()
     assert ended.status == 0, ended.output
     assert f"skymark down {ended.cluster}" in ended.output
-    assert len(watched.world.hired(ended.cluster)) == 1
+    assert len(watched.world.rented(ended.cluster)) == 1
 
     (shown,) = json.loads(skymark(watched, "status", "--json").output)
     assert shown["status"] == "managed, RUNNING"
@@ -185,7 +185,7 @@ def test_a_managed_job_can_be_left_and_ended_later(
     assert "measuring" in so_far.output
     down = skymark(watched, "down", ended.cluster)
     assert down.status == 0, down.output
-    assert watched.world.hired() == []
+    assert watched.world.rented() == []
     assert ended.cluster not in skymark(watched, "status").output
 
 
@@ -223,7 +223,7 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     again = submit(SMALL)
     assert jobs_of(again) == (run_id, [f"{name}-2" for name in names])
 
-    eventually(lambda: not watched.world.hired(), timeout_s=900, interval_s=2)
+    eventually(lambda: not watched.world.rented(), timeout_s=900, interval_s=2)
     home = tmp_path / "home"
     fetched = skymark(
         watched, "fetch", f"s3://results/shared/{run_id}", str(home), **bucket.variables

@@ -167,8 +167,8 @@ class Rental:
 
     def await_run(self, name: str, eventually: Callable[..., None]) -> None:
         """Wait until a run has begun on a machine."""
-        hired = self.client.world.hired(name)
-        homes = [self.client.world.machine(one).home for one in hired]
+        rented = self.client.world.rented(name)
+        homes = [self.client.world.machine(one).home for one in rented]
         eventually(
             lambda: any(list(home.glob("results/*/manifest.json")) for home in homes),
             timeout_s=600,
@@ -257,8 +257,8 @@ def run_on(rental: Rental, *more: str, **variables: str) -> tuple[Running, str]:
     work = ("run", "--profile", str(profile), "--on", "H100:8", "--gpu-fraction", "1")
     where = ("--infra", "lambda", "--machine", str(rental.machine), "--yes")
     running = rental.start(*work, *where, *more, **variables)
-    running.said_at_s("hiring ")
-    return running, re.search(r"hiring (skymark-\S+)", running.output)[1]
+    running.said_at_s("renting ")
+    return running, re.search(r"renting (skymark-\S+)", running.output)[1]
 
 
 def test_a_run_on_eight_gpus_that_are_rented_for_it(

@@ -14,8 +14,8 @@ import pytest
 from sky_rehearsal.lambda_cloud import Instance
 from skymark.cli.machines import status
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.known_machines import HiredMachines, ProviderAddress, all_hired, note_hired
-from skymark.cloud.known_machines import hired as known
+from skymark.cloud.known_machines import ProviderAddress, RentedMachines, all_rented, note_rented
+from skymark.cloud.known_machines import rented as known
 from skymark.cloud.lifecycle.ending import (
     Disappearance,
     EndableCluster,
@@ -40,7 +40,7 @@ pytestmark = [
 
 NAME = "skymark-cpu-1"
 QUICK = Patience(pause_s=0.1, told_s=1.0, look_s=0.1, quiet_s=2.0, dropped_s=0.3)
-MACHINES = HiredMachines(
+MACHINES = RentedMachines(
     name=NAME,
     cluster=NAME,
     kind="1 × gpu_8x of lambda/east",
@@ -70,7 +70,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provid
 
 
 @pytest.fixture
-def hired(provider: Provider) -> Instance:
+def rented(provider: Provider) -> Instance:
     return provider.cloud._instances[provider.launched()]
 
 
@@ -94,9 +94,9 @@ class Forgotten:
     """A cluster of which SkyPilot has dropped its record. Implements `Endable`."""
 
     name = NAME
-    hires_again = False
+    rents_again = False
 
-    def hired(self) -> HiredMachines:
+    def rented(self) -> RentedMachines:
         return MACHINES
 
     def end(self) -> bool:
@@ -104,26 +104,26 @@ class Forgotten:
 
 
 def test_the_list_tells_what_runs_and_what_is_about_to_end(
-    provider: Provider, hired: Instance
+    provider: Provider, rented: Instance
 ) -> None:
     listed = ProviderList()
     assert listed.can_be_asked(MACHINES)
-    assert listed.look(MACHINES) == {hired.id: True}
-    hired.status = "terminating"
-    assert listed.look(MACHINES) == {hired.id: False}
-    hired.status = "active"
+    assert listed.look(MACHINES) == {rented.id: True}
+    rented.status = "terminating"
+    assert listed.look(MACHINES) == {rented.id: False}
+    rented.status = "active"
     listed.end(MACHINES)
-    provider.cloud.await_gone(hired.id)
+    provider.cloud.await_gone(rented.id)
     assert listed.look(MACHINES) == {}
 
 
-def test_machines_of_other_names_are_not_touched(provider: Provider, hired: Instance) -> None:
+def test_machines_of_other_names_are_not_touched(provider: Provider, rented: Instance) -> None:
     others = MACHINES.model_copy(
         update={"address": ProviderAddress(provider="lambda", name="bo", settings={})}
     )
     assert ProviderList().look(others) == {}
     ProviderList().end(others)
-    assert hired.status == "active"
+    assert rented.status == "active"
 
 
 def test_whatever_the_provider_s_part_of_skypilot_raises_is_no_answer(provider: Provider) -> None:
@@ -153,7 +153,7 @@ def test_without_an_address_or_with_the_server_elsewhere_the_provider_cannot_be_
 
 @pytest.mark.parametrize("fault", ["ignores", "lists nothing", "500", "refuses"])
 def test_a_machine_that_skypilot_has_forgotten_is_ended_whatever_its_provider_does_first(
-    provider: Provider, hired: Instance, fault: str, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, rented: Instance, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     provider.clock.now_s = 0.0
     patience = QUICK
@@ -164,7 +164,7 @@ def test_a_machine_that_skypilot_has_forgotten_is_ended_whatever_its_provider_do
         provider.pass_s(1.5, after_s=1.5)
         # Much longer than the list lacks it; that it is about to end is seen, and proves it sooner.
         patience = replace(QUICK, quiet_s=20.0)
-        monkeypatch.setattr(hired.machine, "kill", lambda: time.sleep(1.0))
+        monkeypatch.setattr(rented.machine, "kill", lambda: time.sleep(1.0))
     elif fault == "500":
         provider.api.break_down(1.5)
     else:
@@ -172,14 +172,14 @@ def test_a_machine_that_skypilot_has_forgotten_is_ended_whatever_its_provider_do
     said: list[str] = []
     gone = until_gone(Forgotten(), ProviderList(), said.append, patience)
     assert gone.proved
-    assert hired.ended_s is not None, said
+    assert rented.ended_s is not None, said
 
 
 def test_a_machine_that_is_not_proved_gone_stays_in_the_status(
-    provider: Provider, hired: Instance
+    provider: Provider, rented: Instance
 ) -> None:
     left = MACHINES.model_copy(update={"not_ended_since": datetime.now(UTC)})
-    note_hired(left)
+    note_rented(left)
     (shown,) = forgotten_machines(set(), refresh=True)
     assert (shown.name, shown.status) == (NAME, "running, not proved gone")
     assert shown.hourly_price_usd == 36.0
@@ -192,29 +192,29 @@ def test_a_machine_that_is_not_proved_gone_stays_in_the_status(
 
 
 def test_a_machine_that_ended_itself_is_soon_forgotten_and_one_that_runs_is_not(
-    provider: Provider, hired: Instance
+    provider: Provider, rented: Instance
 ) -> None:
-    note_hired(MACHINES)
+    note_rented(MACHINES)
     assert [one.status for one in forgotten_machines(set(), refresh=True)] == [
         "running, not proved gone"
     ]
-    provider.cloud.preempt(hired.id)
+    provider.cloud.preempt(rented.id)
     assert list(forgotten_machines(set(), refresh=True)) == []
     assert known(NAME).absent_since_s is not None, "one look proves nothing"
-    note_hired(MACHINES.model_copy(update={"absent_since_s": clock_s() - 3600}))
+    note_rented(MACHINES.model_copy(update={"absent_since_s": clock_s() - 3600}))
     assert list(forgotten_machines(set(), refresh=True)) == []
-    assert all_hired() == []
+    assert all_rented() == []
 
 
 def test_a_machine_counts_as_gone_when_its_list_has_lacked_it_for_long(
-    provider: Provider, hired: Instance, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, rented: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = partial(Disappearance, quiet_s=2.5)
     monkeypatch.setattr("skymark.cloud.lifecycle.ending.Disappearance", quick)
     assert not is_gone(NAME), "nobody knows it"
-    note_hired(MACHINES)
+    note_rented(MACHINES)
     assert not is_gone(NAME), "it runs"
-    provider.cloud.preempt(hired.id)
+    provider.cloud.preempt(rented.id)
     began_s = time.monotonic()
     assert is_gone(NAME)
     assert time.monotonic() - began_s >= 2.5
@@ -233,7 +233,7 @@ def test_a_key_that_is_revoked_is_named_and_not_only_the_refusal(
 @pytest.mark.parametrize("listed", ["running", "not listed by its provider", "unknown"])
 def test_without_an_api_server_the_noted_machines_are_shown_at_once(
     provider: Provider,
-    hired: Instance,
+    rented: Instance,
     listed: str,
     server_away: None,
     monkeypatch: pytest.MonkeyPatch,
@@ -241,8 +241,8 @@ def test_without_an_api_server_the_noted_machines_are_shown_at_once(
 ) -> None:
     monkeypatch.setattr(client, "request", pytest.fail)  # it waits for a server that restarts
     if listed.startswith("not"):
-        provider.cloud.preempt(hired.id)
-    note_hired(MACHINES.model_copy(update={"address": None} if listed == "unknown" else {}))
+        provider.cloud.preempt(rented.id)
+    note_rented(MACHINES.model_copy(update={"address": None} if listed == "unknown" else {}))
     assert status() == 1
     out, err = capsys.readouterr()
     assert NAME in out
@@ -253,14 +253,14 @@ def test_without_an_api_server_the_noted_machines_are_shown_at_once(
 
 def test_without_an_api_server_a_machine_is_ended_and_a_refused_key_is_said(
     provider: Provider,
-    hired: Instance,
+    rented: Instance,
     server_away: None,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(client, "AWAY_S", 0.0)
     monkeypatch.setattr(client, "RETRY_S", 0.0)
-    note_hired(MACHINES)
+    note_rented(MACHINES)
     keys = tmp_path / ".lambda_cloud" / "lambda_keys"
     keys.write_text("api_key = revoked\n")
     said: list[str] = []
@@ -269,7 +269,7 @@ def test_without_an_api_server_a_machine_is_ended_and_a_refused_key_is_said(
         until_gone(EndableCluster(NAME), ProviderList(), said.append, impatient)
     assert len(said) == len(set(said)), "no line is said twice"
     assert any("refuses the key" in line for line in said)
-    assert hired.status == "active"
+    assert rented.status == "active"
 
 
 def test_a_quote_is_made_at_the_price_that_the_provider_tells(
@@ -302,7 +302,7 @@ def test_a_provider_that_does_not_tell_keeps_the_catalogue_s_price_and_it_is_sai
     assert "boom" in problem
 
 
-def test_hired_machines_get_the_price_that_their_provider_tells(provider: Provider) -> None:
+def test_rented_machines_get_the_price_that_their_provider_tells(provider: Provider) -> None:
     two = MACHINES.model_copy(update={"instance_type": "gpu_8x", "nodes": 2})
     provider.cloud.set_price("gpu_8x", 360.0)
     told = at_told_price(two)
@@ -315,16 +315,16 @@ def test_hired_machines_get_the_price_that_their_provider_tells(provider: Provid
 
 
 def test_without_skypilot_s_server_a_machine_is_ended_past_it(
-    provider: Provider, hired: Instance, monkeypatch: pytest.MonkeyPatch
+    provider: Provider, rented: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKYPILOT_DISABLE_LOCAL_API_SERVER", "1")
     monkeypatch.setattr(client, "AWAY_S", 1.0)
-    note_hired(MACHINES)
+    note_rented(MACHINES)
     said: list[str] = []
     gone = until_gone(EndableCluster(NAME), ProviderList(), said.append, QUICK)
     assert gone.proved
-    assert hired.ended_s is not None, said
-    assert all_hired() == []
+    assert rented.ended_s is not None, said
+    assert all_rented() == []
 
 
 def test_what_skypilot_s_server_raises_as_any_type_is_an_error_of_the_cloud() -> None:

@@ -124,7 +124,7 @@ def test_what_cannot_be_rehearsed_is_refused_before_anything_is_changed(
     assert "making a cloud" not in done.stderr
 
 
-def test_prices_that_are_not_there_end_a_rehearsal_before_anything_is_hired(
+def test_prices_that_are_not_there_end_a_rehearsal_before_anything_is_rented(
     fit: None, tmp_path: Path
 ) -> None:
     options = ("--machine", str(SMALL), "--catalogs", str(tmp_path))

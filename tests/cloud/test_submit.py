@@ -73,8 +73,8 @@ class Cluster:
     @property
     def results(self) -> Path:
         """The directory of runs on the machine."""
-        (hired,) = self.client.world.hired(NAME)
-        return self.client.world.machine(hired).home / RESULTS
+        (rented,) = self.client.world.rented(NAME)
+        return self.client.world.machine(rented).home / RESULTS
 
     def records(self, run_id: str) -> int:
         return len(list(self.results.glob(f"{run_id}/records/*.json")))

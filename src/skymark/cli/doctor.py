@@ -121,9 +121,9 @@ def print_checkup(found: Checkup) -> None:
     if not found.machines and not found.problems:
         lines += ["", "no machine of skymark's is left over, as its providers say"]
     if found.all_well:
-        lines.append("machines can be hired: skymark cost PROFILE says what they cost")
+        lines.append("machines can be rented: skymark cost PROFILE says what they cost")
     elif not found.problems and not any(one.state == "enabled" for one in found.providers):
-        lines.append("! nothing can be hired: no provider has credentials that work")
+        lines.append("! nothing can be rented: no provider has credentials that work")
     print_plain("\n".join(lines))
 
 

@@ -161,7 +161,7 @@ class ClusterOptions(PlaceOptions):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions(ClusterOptions):
-    """Options of machines that are hired, and how long they stay."""
+    """Options of machines that are rented, and how long they stay."""
 
     cluster: Annotated[
         str | None,

@@ -27,7 +27,7 @@ BY_SKY = "`{sky}` has it, for skymark's machines too"
 ALL = {"--config": OF_CONFIG}
 HARDWARE = ("--cpus", "--memory", "--disk-tier", "--network-tier", "--local-disk",
             "--instance-type", "-t", "--ports")  # fmt: skip
-HIRING = {
+RENTING = {
     **ALL,
     **dict.fromkeys(HARDWARE, IN_YAML),
     **dict.fromkeys(("--region", "--zone"), WHERE),
@@ -43,7 +43,7 @@ HIRING = {
     "--priority": PRIORITY,
 }
 LAUNCH = {
-    **HIRING,
+    **RENTING,
     "-no-d": DONE_ANYWAY,
     "--async": "--detach-run",
     "--no-async": DONE_ANYWAY,
@@ -55,8 +55,8 @@ LAUNCH = {
     "-r": "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine",
     "--no-setup": "use `skymark exec` on a machine that is up, or --image",
     "--fast": "use `skymark exec` on a machine that is up",
-    "--clone-disk-from": "hire with --idle, then copy with `skymark rsync`",
-    "--clone": "hire with --idle, then copy with `skymark rsync`",
+    "--clone-disk-from": "rent with --idle, then copy with `skymark rsync`",
+    "--clone": "rent with --idle, then copy with `skymark rsync`",
 }
 EXEC = {
     **ALL,
@@ -122,8 +122,8 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "logs": LOGS,
     "cancel": CANCEL,
     "down": DOWN,
-    "cost": {**HIRING, "--dryrun": DONE_ANYWAY},
-    "submit": {**HIRING, "--async": DONE_ANYWAY, "--no-async": DONE_ANYWAY},
+    "cost": {**RENTING, "--dryrun": DONE_ANYWAY},
+    "submit": {**RENTING, "--async": DONE_ANYWAY, "--no-async": DONE_ANYWAY},
 }
 """By command of skymark's and option of SkyPilot 0.14's: our option, or an answer.
 

@@ -81,7 +81,7 @@ class ManagedOptions(PlaceOptions):
         )
 
 
-DEFAULT_HIRING = ManagedOptions()
+DEFAULT_RENTING = ManagedOptions()
 
 
 def submit(  # noqa: PLR0913  # its parameters are the options of a command
@@ -97,7 +97,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
             "on a new machine. Needs --store s3://….",
         ),
     ] = False,
-    hiring: ManagedOptions = DEFAULT_HIRING,
+    renting: ManagedOptions = DEFAULT_RENTING,
     limits: LimitOptions = DEFAULT_LIMITS,
     plan: Annotated[
         Path | None,
@@ -170,7 +170,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
         "--slots": slots is not None,
         "--one-job-per-group": one_job_per_group,
     }
-    _require_one_way(of_cluster, hiring, managed=managed, dry_run=dry_run)
+    _require_one_way(of_cluster, renting, managed=managed, dry_run=dry_run)
     usual = type(options)().profile  # a suite's own command has another
     if plan is None and cluster is not None and options.profile == usual:
         made_for = cloud.profile_of_machine(cluster, of_suite_of=usual)
@@ -180,7 +180,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     wanted = options.work() if plan is None else wanted_plan(options, plan)
     most, results = limits.limits(), Results(stores=store)
     job = Job(
-        split=hiring.split,
+        split=renting.split,
         variables=variables.variables(),
         secrets=variables.secrets(),
         files=sync,
@@ -188,13 +188,13 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     if managed:
         parts = cloud.submit_managed(
             wanted,
-            hiring.request(),
+            renting.request(),
             most,
             results,
             job,
-            Terminal(show=show_parts, json=json, yes=hiring.yes),
+            Terminal(show=show_parts, json=json, yes=renting.yes),
             groups=max_jobs,
-            jobs=hiring.jobs,
+            jobs=renting.jobs,
             dry_run=dry_run,
         )
         if json:
@@ -246,13 +246,13 @@ def _parts_json(parts: SubmittedParts | Quoted | None) -> dict[str, object]:
 
 
 def _require_one_way(
-    of_cluster: Mapping[str, bool], hiring: ManagedOptions, *, managed: bool, dry_run: bool
+    of_cluster: Mapping[str, bool], renting: ManagedOptions, *, managed: bool, dry_run: bool
 ) -> None:
     """Require options for a running machine or for managed jobs, and not for both.
 
     Args:
         of_cluster: whether each option for a running machine is given, by name.
-        hiring: options for managed jobs.
+        renting: options for managed jobs.
         managed: whether to use managed jobs.
         dry_run: whether to submit nothing, which needs no machine.
 
@@ -265,12 +265,12 @@ def _require_one_way(
             f"{' and '.join(given)} cannot be given beside --managed, which rents a machine for "
             "each job; leave out either"
         )
-    if not managed and hiring.split is not None:
+    if not managed and renting.split is not None:
         raise UsageError(
-            f"--split {hiring.split} is for --managed, whose jobs have machines of their own; add "
+            f"--split {renting.split} is for --managed, whose jobs have machines of their own; add "
             "--managed, or leave it out: workers on one machine take the next group when free"
         )
-    if not managed and (alone := given_options(hiring)):
+    if not managed and (alone := given_options(renting)):
         raise UsageError(
             f"{' and '.join(alone)} cannot be given without --managed, which rents machines; add "
             "--managed, or leave it out"

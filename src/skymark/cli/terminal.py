@@ -99,9 +99,9 @@ class Terminal(Callbacks):
         if super().agree(quoted):
             return True
         if not sys.stdin.isatty():
-            raise UsageError("nothing was hired: there is no terminal to ask at; add --yes")
-        if ask("Hire it? [y/N] ") not in {"y", "yes"}:
-            raise GateError("nothing was hired")
+            raise UsageError("nothing was rented: there is no terminal to ask at; add --yes")
+        if ask("Rent it? [y/N] ") not in {"y", "yes"}:
+            raise GateError("nothing was rented")
         return True
 
     def begin(self, run_id: str) -> None:

@@ -45,7 +45,7 @@ class Checkup(Frozen):
 
     providers: tuple[Provider, ...]
     machines: tuple[LiveMachine, ...]
-    """Existing machines that skymark hired."""
+    """Existing machines that skymark rented."""
     problems: tuple[str, ...]
     """Failed queries, with their reasons."""
 

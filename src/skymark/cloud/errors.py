@@ -20,7 +20,7 @@ class NameTakenError(UsageError):
 
 
 class UnknownMachineError(UsageError):
-    """No machine of this name was hired from here."""
+    """No machine of this name was rented from here."""
 
 
 class UnreachableError(CloudError):

@@ -28,7 +28,7 @@ from skymark.plain_files import write_whole
 
 SECRETS_SUFFIX = ".secrets"
 PLAN_SUFFIX = ".plan.json"
-HIRED_SUFFIX = ".hired.json"
+RENTED_SUFFIX = ".rented.json"
 DAY_S = 86400
 
 
@@ -43,8 +43,8 @@ class ProviderAddress(Frozen):
     """SkyPilot's settings, such as region and zone; no credentials."""
 
 
-class HiredMachines(Frozen):
-    """The machines of a cluster or managed job as hired: all that is needed to end them."""
+class RentedMachines(Frozen):
+    """The machines of a cluster or managed job as rented: all that is needed to end them."""
 
     name: str
     """Name of the cluster or the managed job in skymark."""
@@ -67,7 +67,7 @@ class HiredMachines(Frozen):
     """Moment of `skymark.cloud.waiting.clock_s` from which SkyPilot and their provider list none of
     them."""
 
-    def with_what_was_told(self, before: HiredMachines | None) -> HiredMachines:
+    def with_what_was_told(self, before: RentedMachines | None) -> RentedMachines:
         """Return a copy with missing ids and price filled in from earlier facts."""
         if before is None:
             return self
@@ -101,7 +101,7 @@ def claim(run: RentedRun) -> None:
 def taken(cluster: str) -> NameTakenError:
     """Return the error of a launch under a name in use."""
     return NameTakenError(
-        f"nothing was hired: the name {cluster} is in use by another launch, of "
+        f"nothing was rented: the name {cluster} is in use by another launch, of "
         f"yours or of another user; give another --cluster, or end yours: `skymark down {cluster}`"
     )
 
@@ -125,7 +125,7 @@ def turn_of(cluster: str, tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def recall(name: str) -> RentedRun:
-    """Return the recorded run of a machine hired from here.
+    """Return the recorded run of a machine rented from here.
 
     Raises:
         UnknownMachineError: there is none.
@@ -136,7 +136,7 @@ def recall(name: str) -> RentedRun:
         return RentedRun.model_validate_json(path.read_bytes())
     except OSError as error:
         raise UnknownMachineError(
-            f"{name} was not hired from here; `skymark status` shows what was"
+            f"{name} was not rented from here; `skymark status` shows what was"
         ) from error
     except (ValidationError, UsageError) as error:
         faults = faults_of(error) if isinstance(error, ValidationError) else [str(error)]
@@ -147,10 +147,10 @@ def recall(name: str) -> RentedRun:
 
 
 def known_names() -> set[str]:
-    """Return the names of machines hired from here that may still exist."""
+    """Return the names of machines rented from here that may still exist."""
     names = (path.name for path in _directory().glob("*.json") if path.is_file())
     return {
-        name.removesuffix(".json").removesuffix(".hired")
+        name.removesuffix(".json").removesuffix(".rented")
         for name in names
         if not name.endswith(PLAN_SUFFIX)
     }
@@ -158,29 +158,29 @@ def known_names() -> set[str]:
 
 def forget(cluster: str) -> None:
     """Remove the notes and the files of a machine that is gone."""
-    for suffix in (".json", PLAN_SUFFIX, ".lock", HIRED_SUFFIX, SECRETS_SUFFIX):
+    for suffix in (".json", PLAN_SUFFIX, ".lock", RENTED_SUFFIX, SECRETS_SUFFIX):
         _path(cluster).with_suffix(suffix).unlink(missing_ok=True)
 
 
 def is_known(cluster: str) -> bool:
-    """Return whether a machine was hired from here and may still exist."""
-    return any(_path(cluster).with_suffix(one).exists() for one in (".json", HIRED_SUFFIX))
+    """Return whether a machine was rented from here and may still exist."""
+    return any(_path(cluster).with_suffix(one).exists() for one in (".json", RENTED_SUFFIX))
 
 
-def note_hired(machines: HiredMachines) -> None:
-    """Persist the facts of hired machines."""
-    path = _path(machines.name).with_suffix(HIRED_SUFFIX)
+def note_rented(machines: RentedMachines) -> None:
+    """Persist the facts of rented machines."""
+    path = _path(machines.name).with_suffix(RENTED_SUFFIX)
     write_whole(path, machines.model_dump_json(indent=1).encode())
 
 
-def hired(cluster: str) -> HiredMachines | None:
-    """Return the facts of machines hired from here; None without facts."""
-    return _read_hired(_path(cluster).with_suffix(HIRED_SUFFIX))
+def rented(cluster: str) -> RentedMachines | None:
+    """Return the facts of machines rented from here; None without facts."""
+    return _read_rented(_path(cluster).with_suffix(RENTED_SUFFIX))
 
 
-def all_hired() -> list[HiredMachines]:
-    """Return the facts of all machines that were hired from here and not proved gone."""
-    noted = map(_read_hired, sorted(_directory().glob(f"*{HIRED_SUFFIX}")))
+def all_rented() -> list[RentedMachines]:
+    """Return the facts of all machines that were rented from here and not proved gone."""
+    noted = map(_read_rented, sorted(_directory().glob(f"*{RENTED_SUFFIX}")))
     return [machines for machines in noted if machines is not None]
 
 
@@ -224,9 +224,9 @@ def write_secrets(path: Path, secrets: Mapping[str, str]) -> None:
         file.writelines(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())
 
 
-def _read_hired(path: Path) -> HiredMachines | None:
+def _read_rented(path: Path) -> RentedMachines | None:
     try:
-        return HiredMachines.model_validate_json(path.read_bytes())
+        return RentedMachines.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):
         return None
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from skymark.cloud.cost.quote import Quote
 from skymark.cloud.known_machines import known_names
-from skymark.cloud.lifecycle.carrying_out import carry_out, hire_and_leave
+from skymark.cloud.lifecycle.carrying_out import carry_out, rent_and_leave
 from skymark.cloud.lifecycle.clusters import NewCluster, carry_out_all, queue
 from skymark.cloud.lifecycle.ending import named_where_left
 from skymark.cloud.lifecycle.following import follow
@@ -119,7 +119,7 @@ def launch(
     dry_run: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> Ended | Kept | Left | Quoted:
-    """Hire a machine, do the work, download the results, and prove the machine gone.
+    """Rent a machine, do the work, download the results, and prove the machine gone.
 
     The machine is always ended before this returns or raises, with three exceptions: it has results
     that are verified nowhere else, it is to stay, or the user leaves it running.
@@ -133,15 +133,15 @@ def launch(
         callbacks: get the progress, and answer questions about price and interruption. None:
             silent; a ceiling in `limits` is consent to the price.
         detach: return when the job is in the machine's queue.
-        dry_run: price it, and hire nothing.
+        dry_run: price it, and rent nothing.
         environment: has the keys of stores.
 
     Returns:
         The end of the run; `Quoted` for a dry run.
 
     Raises:
-        UsageError: nothing was hired: an option is wrong, or credentials are missing.
-        GateError: nothing was hired: it may cost more than the ceiling, or the user declined.
+        UsageError: nothing was rented: an option is wrong, or credentials are missing.
+        GateError: nothing was rented: it may cost more than the ceiling, or the user declined.
         StillBillingError: a machine is not proved gone; the message has its id and price.
     """
     callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
@@ -186,13 +186,13 @@ def launch(
     if dry_run:
         return quoted
     if not callbacks.agree(quoted):
-        raise GateError("nothing was hired: the price was not agreed to")
+        raise GateError("nothing was rented: the price was not agreed to")
     check_stores(results.stores, run.run_id, known)
     callbacks.begin(run.run_id)
     place = ManagedPlace() if machine.managed else NewCluster()
     with named_where_left(run.name, callbacks.tell):
         if machine.idle or detach:
-            return hire_and_leave(quoted, place, callbacks)
+            return rent_and_leave(quoted, place, callbacks)
         return carry_out(quoted, place, callbacks, results.directory)
 
 

@@ -9,12 +9,12 @@ from typing import TextIO
 
 from skymark.cloud.errors import CloudError, NoMachineError, UnknownMachineError
 from skymark.cloud.known_machines import (
-    HiredMachines,
-    all_hired,
+    RentedMachines,
+    all_rented,
     forget,
     is_known,
     known_names,
-    note_hired,
+    note_rented,
     recall,
 )
 from skymark.cloud.lifecycle.ending import QUIET_S, Gone, prove_gone, prove_job_gone
@@ -63,7 +63,7 @@ class MachinesStatus:
 
     machines: tuple[LiveMachine, ...]
     fault: str | None = None
-    """Reason why SkyPilot does not answer; then the list has the machines hired from here."""
+    """Reason why SkyPilot does not answer; then the list has the machines rented from here."""
 
 
 def status(names: Sequence[str] = ()) -> MachinesStatus:
@@ -156,7 +156,7 @@ def profile_of_machine(name: str, *, of_suite_of: str) -> str | None:
         of_suite_of: the other profile.
 
     Returns:
-        None if the machine was hired elsewhere or for another suite, or the profile no longer
+        None if the machine was rented elsewhere or for another suite, or the profile no longer
         exists.
     """
     with suppress(UsageError):
@@ -213,7 +213,7 @@ def _adopted(name: str, profile: str | None) -> RentedRun:
 def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
     """Return every existing machine of skymark's, and every active managed job.
 
-    It includes machines hired from here that SkyPilot has forgotten and that are not proved gone.
+    It includes machines rented from here that SkyPilot has forgotten and that are not proved gone.
 
     Args:
         refresh: ask the providers, instead of using the last known state.
@@ -227,13 +227,13 @@ def live_machines(*, refresh: bool = True) -> list[LiveMachine]:
 
 
 def noted_machines() -> list[LiveMachine]:
-    """Return the machines hired from here and not proved gone, without SkyPilot.
+    """Return the machines rented from here and not proved gone, without SkyPilot.
 
     Their providers have seconds to answer.
     """
-    noted, until_s = {machine.name: machine for machine in all_hired()}, clock_s() + ASK_S
+    noted, until_s = {machine.name: machine for machine in all_rented()}, clock_s() + ASK_S
     for name in known_names() - noted.keys():
-        noted[name] = HiredMachines(name=name, cluster=name)
+        noted[name] = RentedMachines(name=name, cluster=name)
     unproved = [
         _unproved(machine, _state_of(machine, until_s)) for _, machine in sorted(noted.items())
     ]
@@ -250,7 +250,7 @@ def _idle_minutes(name: str) -> int | None:
         return None
 
 
-def _state_of(machines: HiredMachines, until_s: float) -> str:
+def _state_of(machines: RentedMachines, until_s: float) -> str:
     provider = ProviderList()
     if not provider.can_be_asked(machines):
         return "unknown"
@@ -263,7 +263,7 @@ def _state_of(machines: HiredMachines, until_s: float) -> str:
 
 def names_of_machines() -> list[str]:
     """Return the names of all machines that may exist, even if SkyPilot does not answer."""
-    noted = {machine.name for machine in all_hired()}
+    noted = {machine.name for machine in all_rented()}
     if server_fault() is not None:
         return sorted(noted)
     try:
@@ -315,7 +315,7 @@ def down(name: str, tell: Tell) -> Gone:
     known = is_known(name)
     if not known and not name.startswith(PREFIX):
         raise UsageError(
-            f"{name} was not hired by skymark; nothing was ended. `{sky_program()} down {name}` "
+            f"{name} was not rented by skymark; nothing was ended. `{sky_program()} down {name}` "
             "ends what is not skymark's"
         )
     if (fault := server_fault()) is not None:
@@ -348,7 +348,7 @@ def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachin
         refresh: ask the providers.
     """
     provider = ProviderList()
-    for machines in all_hired():
+    for machines in all_rented():
         if machines.name in names:
             continue
         status = None if machines.not_ended_since is None else "not proved gone"
@@ -364,16 +364,16 @@ def forgotten_machines(names: set[str], *, refresh: bool) -> Iterator[LiveMachin
             yield _unproved(machines, status)
 
 
-def _note_absence(machines: HiredMachines) -> None:
+def _note_absence(machines: RentedMachines) -> None:
     """Record that a provider does not list machines, and forget them after a while."""
     now_s, since_s = clock_s(), machines.absent_since_s
     if since_s is None or since_s > now_s:  # by a clock that begins anew with this machine
-        note_hired(machines.model_copy(update={"absent_since_s": now_s}))
+        note_rented(machines.model_copy(update={"absent_since_s": now_s}))
     elif now_s - since_s > QUIET_S:
         forget(machines.name)
 
 
-def _unproved(machines: HiredMachines, status: str) -> LiveMachine:
+def _unproved(machines: RentedMachines, status: str) -> LiveMachine:
     return LiveMachine(
         name=machines.name,
         status=status,

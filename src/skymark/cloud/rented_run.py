@@ -72,7 +72,7 @@ def check_stores(stores: Sequence[str], run_id: str, variables: Mapping[str, str
                 kind.check, url, run_id, variables
             )
         except StoreError as error:
-            raise type(error)(f"nothing was hired: {error}") from error
+            raise type(error)(f"nothing was rented: {error}") from error
 
 
 def _used(stores: Sequence[str], variables: Mapping[str, str]) -> list[StoreKind]:

@@ -30,7 +30,7 @@ _GROUP_JOB = re.compile(rf"(.+)-group-([0-9a-f]{{{DIGITS}}})-([0-9a-f]{{{DIGITS}
 
 
 PREFIX = "skymark-"
-"""Of names of machines that skymark hires."""
+"""Of names of machines that skymark rents."""
 _PART_JOB = re.compile(rf"{PREFIX}(.+)-([0-9a-f]{{{DIGITS}}})-(\d+)of(\d+)(?:-(\d+))?")
 
 

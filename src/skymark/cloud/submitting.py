@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from skymark.cloud.cost.quote import Offer
-from skymark.cloud.known_machines import HiredMachines, hired, turn_of
+from skymark.cloud.known_machines import RentedMachines, rented, turn_of
 from skymark.cloud.lifecycle.managed import part_runs, submit_parts
 from skymark.cloud.lifecycle.queued_jobs import (
     Submitted,
@@ -112,9 +112,9 @@ class SubmittedParts:
     interrupted: bool = False
 
     @property
-    def machines(self) -> tuple[HiredMachines, ...]:
-        """The machines of the jobs, hired or planned."""
-        return tuple(hired(job.name) or ordered_machines(job) for job in self.going)
+    def machines(self) -> tuple[RentedMachines, ...]:
+        """The machines of the jobs, rented or planned."""
+        return tuple(rented(job.name) or ordered_machines(job) for job in self.going)
 
 
 @leaves_no_server
@@ -236,7 +236,7 @@ def submit_managed(
         None if every part has a job already.
 
     Raises:
-        UsageError: nothing was hired: no store outlives the machines, or an option is wrong.
+        UsageError: nothing was rented: no store outlives the machines, or an option is wrong.
         GateError: together they may cost more than the ceiling, or the user declined.
     """
     callbacks = callbacks or Callbacks(agrees=limits.max_cost_usd is not None)
@@ -281,7 +281,7 @@ def submit_managed(
         if dry_run:
             return priced
         if not callbacks.agree(priced):
-            raise GateError("nothing was hired: the price was not agreed to")
+            raise GateError("nothing was rented: the price was not agreed to")
         check_stores(run.stores, run.run_id, variables)
         callbacks.begin(run.run_id)
         return _submitted(quoted, part_runs(quoted, key, rest.attempts), callbacks)
@@ -349,7 +349,7 @@ def split_of_jobs(text: str | None, jobs: int | None, items: Sequence[Item]) -> 
 def measurable(plan: Plan, tell: Callable[[str], None]) -> Plan:
     """Return the groups of a plan in which a cell can be measured.
 
-    No machine is hired for other groups; a message lists them.
+    No machine is rented for other groups; a message lists them.
 
     Raises:
         UsageError: no cell can be measured.

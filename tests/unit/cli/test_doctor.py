@@ -239,12 +239,12 @@ def test_a_machine_that_is_left_over_is_no_good_state_and_its_price_and_end_are_
     assert line.endswith(f" skymark down {LEFT.name}")
 
 
-def test_where_nothing_is_enabled_nothing_can_be_hired(tmp_path, capsys):
+def test_where_nothing_is_enabled_nothing_can_be_rented(tmp_path, capsys):
     found = found_with(tmp_path, frozenset())
     assert not found.all_well
     module.print_checkup(found)
     text = capsys.readouterr().out
-    assert re.search("^! .*hired", text, re.MULTILINE)
+    assert re.search("^! .*rented", text, re.MULTILINE)
     assert "skymark cost PROFILE" not in text
 
 

@@ -41,7 +41,7 @@ def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, o
     "option", [("--jobs", "2"), ("--infra", "lambda"), ("--spot",), ("--gpus", "A100:1"),
                ("--machine", "my.yaml"), ("--boot-timeout", "5m"), ("-y",)]
 )  # fmt: skip
-def test_options_of_hired_machines_are_refused_by_name_without_it(refused, option):
+def test_options_of_rented_machines_are_refused_by_name_without_it(refused, option):
     name = "--yes" if option == ("-y",) else option[0]
     said = refused("--cluster", "shared", *option)
     assert re.search(f"{name} .*--managed.*; add --managed", said)
@@ -79,7 +79,7 @@ def test_the_split_says_which_groups_each_managed_job_takes(given, taken):
         ({"split": "weighted:small=1x1,big=1x9"}, "--split weighted:.*job 1 of 2"),
     ],
 )
-def test_a_split_that_leaves_a_job_without_groups_hires_nothing(given, said):
+def test_a_split_that_leaves_a_job_without_groups_rents_nothing(given, said):
     with pytest.raises(UsageError, match=said):
         split_of_jobs(given.get("split"), given.get("jobs"), ITEMS)
 
@@ -101,7 +101,7 @@ def test_only_the_first_groups_are_submitted_where_a_number_is_given():
     assert {one.group for one in plan.cells} == {skymark.plan(work).cells[0].group}
 
 
-def test_every_option_of_hired_machines_is_known_as_given():
+def test_every_option_of_rented_machines_is_known_as_given():
     assert given_options(ManagedOptions()) == []
     assert given_options(ManagedOptions(jobs=4, spot=True)) == ["--spot", "--jobs"]
 
@@ -116,7 +116,7 @@ def test_a_store_that_outlives_the_machines_is_needed(refused, store):
     assert re.search("--managed .*add --store s3://BUCKET/PREFIX", said)
 
 
-def test_no_machine_is_hired_for_what_cannot_be_measured():
+def test_no_machine_is_rented_for_what_cannot_be_measured():
     told = []
     plan = plan_of(cell_of("a"), refused=[cell_of("b", "S-2"), cell_of("b")])
     left = measurable(plan, told.append)

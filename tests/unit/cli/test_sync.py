@@ -68,7 +68,7 @@ def test_an_image_has_no_file_of_the_user_s(loader):
         source_for([plan("numpy")], [loader], with_source=False)
 
 
-def test_a_file_elsewhere_is_refused_before_anything_is_hired(loader, here, monkeypatch):
+def test_a_file_elsewhere_is_refused_before_anything_is_rented(loader, here, monkeypatch):
     asked = plan(f"{loader}:Mine")
     cells = tuple(
         one.model_copy(update={"local_files": (str(here / loader),)}) for one in asked.cells

@@ -1,4 +1,4 @@
-"""`down` ends what skymark hired, and nothing else."""
+"""`down` ends what skymark rented, and nothing else."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["training", "sky-serve-1", "skymarket", "../skymark-cpu-1"])
-def test_a_machine_that_skymark_did_not_hire_is_not_ended(name):
+def test_a_machine_that_skymark_did_not_rent_is_not_ended(name):
     with pytest.raises(UsageError, match=re.escape(f"down {name}`")):
         down(name, pytest.fail)

@@ -1,4 +1,4 @@
-"""Stores that results leave a machine for are tried before it is hired."""
+"""Stores that results leave a machine for are tried before it is rented."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def wandb(server) -> dict[str, str]:
     return {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": server.url}
 
 
-def test_a_bucket_that_refuses_the_key_is_found_before_anything_is_hired(server, monkeypatch):
+def test_a_bucket_that_refuses_the_key_is_found_before_anything_is_rented(server, monkeypatch):
     server.status, server.body = 403, FORBIDDEN
     variables = {
         "AWS_ENDPOINT_URL": server.url,
@@ -76,7 +76,7 @@ def test_a_bucket_that_refuses_the_key_is_found_before_anything_is_hired(server,
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(StoreRefusedError, match="nothing was hired: s3://results/one") as refused:
+    with pytest.raises(StoreRefusedError, match="nothing was rented: s3://results/one") as refused:
         check_stores(("s3://results",), "one", variables)
     assert refused.value.exit_code == 2
 
@@ -92,10 +92,10 @@ def test_a_w_and_b_key_that_is_known_leaves_nothing_there(server):
     ("status", "body"),
     [(401, "{}"), (403, "no"), (200, '{"data": {"viewer": null}}'), (200, "[]"), (302, "")],
 )
-def test_a_wrong_w_and_b_key_is_found_before_anything_is_hired(server, status, body):
+def test_a_wrong_w_and_b_key_is_found_before_anything_is_rented(server, status, body):
     server.status, server.body = status, body
     server.headers = {"Location": "http://127.0.0.1:9/"} if status == 302 else {}
-    with pytest.raises((StoreRefusedError, StoreUnavailableError), match="nothing was hired: W&B"):
+    with pytest.raises((StoreRefusedError, StoreUnavailableError), match="nothing was rented: W&B"):
         check_stores((), "one", wandb(server))
 
 

@@ -91,7 +91,7 @@ def provider() -> Iterator[Provider]:
         provider.cloud.close()
 
 
-def test_a_machine_is_hired_shown_and_given_back(provider: Provider) -> None:
+def test_a_machine_is_rented_shown_and_given_back(provider: Provider) -> None:
     id = provider.launched()
     (shown,) = provider.call("/instances")
     assert (shown["id"], shown["name"], shown["status"]) == (id, "box-head", "active")
@@ -156,7 +156,7 @@ def test_a_boot_that_never_ends_can_be_given_back(provider: Provider) -> None:
     assert provider.cloud._instances[id].machine is None
 
 
-def test_a_machine_that_refuses_to_end_stays_hired(provider: Provider) -> None:
+def test_a_machine_that_refuses_to_end_stays_rented(provider: Provider) -> None:
     id = provider.launched()
     provider.cloud.refuse_to_terminate(times=1)
     terminate = ("/instance-operations/terminate", {"instance_ids": [id]})

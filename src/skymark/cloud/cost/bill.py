@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import reduce
 from typing import Literal
 
-from skymark.cloud.known_machines import HiredMachines
+from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.machine_script import KILL_AFTER_S
 from skymark.cloud.rented_run import IDLE_MINUTES
 from skymark.execute.accelerator import accelerator_venv
@@ -69,18 +69,18 @@ class Bill(Frozen):
         )
 
 
-def bill_of_last(costs: Sequence[MachineCost], machines: HiredMachines | None) -> Bill | None:
+def bill_of_last(costs: Sequence[MachineCost], machines: RentedMachines | None) -> Bill | None:
     """Return the bill of the last cluster that had a name; None if none had it."""
     lived = [cost for cost in costs if cost.seconds]
     return bill_of_all(sorted(lived, key=lambda cost: cost.launched_at_s)[-1:], machines)
 
 
-def bill_of_all(costs: Sequence[MachineCost], machines: HiredMachines | None) -> Bill | None:
+def bill_of_all(costs: Sequence[MachineCost], machines: RentedMachines | None) -> Bill | None:
     """Return the bill of clusters that had a name one after another; None if none had it.
 
     Args:
         costs: of SkyPilot, at the price of its catalogue.
-        machines: as they were hired; their price counts where the provider told it, and where
+        machines: as they were rented; their price counts where the provider told it, and where
             SkyPilot has none.
     """
     seconds = sum(cost.seconds for cost in costs)
@@ -95,7 +95,7 @@ def bill_of_all(costs: Sequence[MachineCost], machines: HiredMachines | None) ->
     return Bill(hourly_price_usd=hourly_usd, seconds=seconds, price_usd=price_usd)
 
 
-def bill_of_time(seconds: float, machines: HiredMachines | None) -> Bill:
+def bill_of_time(seconds: float, machines: RentedMachines | None) -> Bill:
     """Return the bill of machines for a length of time."""
     hourly_usd = None if machines is None else machines.hourly_price_usd
     return Bill(

@@ -102,7 +102,7 @@ class Quote(Frozen):
     workers: Workers | None = None
     """None where a machine has no GPU, nothing runs on it, or cells differ in the GPUs they use."""
     cluster: str | None = None
-    """Of a machine that is there; None where one is to be hired."""
+    """Of a machine that is there; None where one is to be rented."""
     ceiling_ends_it: bool = False
     """Whether the ceiling limits the time, so that it holds whatever the high figure is."""
 

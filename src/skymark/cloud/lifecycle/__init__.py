@@ -1,1 +1,1 @@
-"""Lifecycle of a run on a rented machine: price, hire, run, download, verify, end, bill."""
+"""Lifecycle of a run on a rented machine: price, rent, run, download, verify, end, bill."""

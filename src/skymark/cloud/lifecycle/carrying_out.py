@@ -1,4 +1,4 @@
-"""Lifecycle of one run, equal on every kind of machine: hire, run, download, verify, end, bill."""
+"""Lifecycle of one run, equal on every kind of machine: rent, run, download, verify, end, bill."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from skymark.cloud.lifecycle.stages import (
     Callbacks,
     Ended,
     Finished,
-    Hired,
     InterruptAnswer,
     Kept,
     Left,
     Quoted,
+    Rented,
     Retrieved,
     RunPlace,
 )
@@ -32,7 +32,7 @@ from skymark.rundir.newest import point_at
 def carry_out(
     quoted: Quoted, place: RunPlace, callbacks: Callbacks, results: Path
 ) -> Ended | Kept | Left:
-    """Hire the machine, run, download the results, end the machine, prove and bill it.
+    """Rent the machine, run, download the results, end the machine, prove and bill it.
 
     The machine is always ended before this returns or raises, with three exceptions: it has results
     that are verified nowhere else, the user leaves it running, or it is to stay.
@@ -49,17 +49,17 @@ def carry_out(
     """
     place.claim(quoted)
     try:
-        hired = _hire(quoted, place, callbacks)
-        if isinstance(hired, Left):
-            return hired
-        if isinstance(hired, Finished):
+        rented = _rent(quoted, place, callbacks)
+        if isinstance(rented, Left):
+            return rented
+        if isinstance(rented, Finished):
             place.take_back()
     except BaseException:
         place.end(Finished(quoted.run, begun=False), callbacks)
         raise
-    if isinstance(hired, Finished):
-        return wind_up(hired, place, callbacks, results)
-    finished = _follow(quoted, hired, place, callbacks)
+    if isinstance(rented, Finished):
+        return wind_up(rented, place, callbacks, results)
+    finished = _follow(quoted, rented, place, callbacks)
     return finished if isinstance(finished, Left) else wind_up(finished, place, callbacks, results)
 
 
@@ -103,10 +103,10 @@ def _wound_up(
     return Ended(retrieved, gone_after_s, bill)
 
 
-def _hire(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Hired | Finished | Left:
+def _rent(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Rented | Finished | Left:
     """Get the machine with the run's job on it, or the end of a run that has none."""
     try:
-        return place.hire(quoted, callbacks)
+        return place.rent(quoted, callbacks)
     except KeyboardInterrupt:
         if place.can_be_left and callbacks.stop_or_leave(quoted.run) is InterruptAnswer.LEAVE:
             return Left(quoted.run)
@@ -115,18 +115,20 @@ def _hire(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Hired | Fini
         return Finished(quoted.run, begun=False, problems=(str(error),))
 
 
-def _follow(quoted: Quoted, hired: Hired, place: RunPlace, callbacks: Callbacks) -> Finished | Left:
+def _follow(
+    quoted: Quoted, rented: Rented, place: RunPlace, callbacks: Callbacks
+) -> Finished | Left:
     """Follow the run to its end. In any case its results still have to be downloaded."""
     run = quoted.run
     try:
         alone = run.machine.nodes == 1
-        end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s, alone=alone)
-        reason = hired.job.failure() if end is not JobEnd.SUCCEEDED else None
+        end = follow(rented.job, callbacks.log, callbacks.tell, rented.until_s, alone=alone)
+        reason = rented.job.failure() if end is not JobEnd.SUCCEEDED else None
     except KeyboardInterrupt:
         if place.can_be_left and callbacks.stop_or_leave(quoted.run) is InterruptAnswer.LEAVE:
             return Left(run)
         try:
-            return place.stop(quoted, hired, callbacks)
+            return place.stop(quoted, rented, callbacks)
         except KeyboardInterrupt:
             problem = "it was not awaited that the run stops"
             return Finished(run, interrupted=True, problems=(problem,))
@@ -152,29 +154,29 @@ def _retrieve(
     return retrieved
 
 
-def hire_and_leave(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Left:
-    """Hire the machine, and return when its job is in the queue, or its set-up done.
+def rent_and_leave(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Left:
+    """Rent the machine, and return when its job is in the queue, or its set-up done.
 
-    The latter where that is all there is to do. The machine is ended where it could not be hired or
-    set up, or the user interrupts.
+    The latter where that is all there is to do. The machine is ended where it could not be rented
+    or set up, or the user interrupts.
 
     Raises:
         UsageError: another launch has a machine of that name; this one touches nothing of it.
-        CloudError: it could not be hired, or its set-up failed.
+        CloudError: it could not be rented, or its set-up failed.
         StillBillingError: it does not end.
     """
-    with ended_where_not_hired(quoted, place, callbacks):
-        hired = place.hire(quoted, callbacks)
+    with ended_where_not_rented(quoted, place, callbacks):
+        rented = place.rent(quoted, callbacks)
         if quoted.run.machine.idle:
-            end = follow(hired.job, callbacks.log, callbacks.tell, hired.until_s)
+            end = follow(rented.job, callbacks.log, callbacks.tell, rented.until_s)
             if end is not JobEnd.SUCCEEDED:
-                raise CloudError(f"the set-up of {hired.run.name} {end.value}")
+                raise CloudError(f"the set-up of {rented.run.name} {end.value}")
     return Left(quoted.run)
 
 
 @contextmanager
-def ended_where_not_hired(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Iterator[None]:
-    """Take the name of a machine; it is ended where what hires it is interrupted, or fails.
+def ended_where_not_rented(quoted: Quoted, place: RunPlace, callbacks: Callbacks) -> Iterator[None]:
+    """Take the name of a machine; it is ended where what rents it is interrupted, or fails.
 
     Raises:
         UsageError: another launch has a machine of that name; nothing of it is touched.

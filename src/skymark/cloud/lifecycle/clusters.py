@@ -1,4 +1,4 @@
-"""Runs on clusters: a new one, hired for one run, or a machine that is there already."""
+"""Runs on clusters: a new one, rented for one run, or a machine that is there already."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from skymark.cloud.cost.bill import Bill, bill_of_last, bill_of_time
 from skymark.cloud.errors import CloudError, NoMachineError, UnreachableError
 from skymark.cloud.known_machines import (
-    HiredMachines,
+    RentedMachines,
     claim,
     forget,
     forget_secrets,
-    hired,
     keep_plan,
     keep_secrets,
-    note_hired,
+    note_rented,
+    rented,
     taken,
     turn_of,
 )
@@ -37,10 +37,10 @@ from skymark.cloud.lifecycle.stages import (
     Callbacks,
     Ended,
     Finished,
-    Hired,
     Kept,
     Left,
     Quoted,
+    Rented,
     Retrieved,
 )
 from skymark.cloud.machine_script import (
@@ -84,7 +84,7 @@ from skymark.cloud.waiting import clock_s
 from skymark.model.errors import SkymarkError
 
 FIRST_JOB = 1
-"""Number of the job that a cluster is hired with."""
+"""Number of the job that a cluster is rented with."""
 
 
 class NewCluster:
@@ -96,7 +96,7 @@ class NewCluster:
     def __init__(self) -> None:
         self._request = RequestInFlight()
         self._asked_s = clock_s()
-        self._machines: HiredMachines | None = None
+        self._machines: RentedMachines | None = None
         self._job: ClusterJob | None = None
         self._is_anothers = False
 
@@ -106,20 +106,20 @@ class NewCluster:
             raise taken(quoted.name)
         claim(quoted.run)
 
-    def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
-        """Hire the machine with its idle timer armed and start the job."""
+    def rent(self, quoted: Quoted, callbacks: Callbacks) -> Rented:
+        """Rent the machine with its idle timer armed and start the job."""
         run = quoted.run
         self._asked_s = clock_s()
-        callbacks.tell(f"hiring {run.name}")
+        callbacks.tell(f"renting {run.name}")
         task = make_task(run)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
         self._machines = ordered_machines(quoted)
-        note_hired(self._machines)
+        note_rented(self._machines)
         files = {plan_file(run.run_id): keep_plan(run.name, quoted.plan)}
         if quoted.secrets:
             files[secrets_file(run.run_id)] = keep_secrets(run.name, quoted.secrets)
         send_files(task, files)
-        with explained(f"{run.name} could not be hired"):
+        with explained(f"{run.name} could not be rented"):
             asked = self._request.make(lambda: request_cluster(task, run.name, run.idle_minutes))
             if has_earlier_launch(run.name, asked):  # both have looked before either asked
                 self._is_anothers = True
@@ -144,16 +144,16 @@ class NewCluster:
             f"{run.idle_minutes} idle min, whatever happens here"
         )
         self._job = ClusterJob(job, run, callbacks.tell)
-        return Hired(run, self._job, until_s)
+        return Rented(run, self._job, until_s)
 
-    def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
+    def stop(self, quoted: Quoted, rented: Rented | None, callbacks: Callbacks) -> Finished:
         """End the job, so that nothing is measured once the results are on their way home."""
         del callbacks
-        finished = Finished(quoted.run, begun=hired is not None, interrupted=True)
-        if hired is None:
+        finished = Finished(quoted.run, begun=rented is not None, interrupted=True)
+        if rented is None:
             return finished
         try:
-            hired.job.stop()
+            rented.job.stop()
             await_outcome(quoted.run)
         except SkymarkError as error:
             return finished.with_problem(f"the run could not be stopped: {error}")
@@ -194,7 +194,7 @@ class NewCluster:
         return bill.without(absent_s, run.machine.nodes)
 
     def _require_alone(self, job: MachineJob) -> None:
-        """Leave a cluster that another client has hired under the same name at the same moment.
+        """Leave a cluster that another client has rented under the same name at the same moment.
 
         SkyPilot takes the later launch for one more job there, and nobody else tells it apart.
 
@@ -221,7 +221,7 @@ def keep_cluster(retrieved: Retrieved) -> Kept:
     that its ceiling allows.
     """
     run = retrieved.finished.run
-    minutes, machines = run.idle_minutes, hired(run.name)
+    minutes, machines = run.idle_minutes, rented(run.name)
     with suppress(SkymarkError):  # an API server that is away is no reason to end it
         longer = min(IDLE_MINUTES, _affordable_minutes(run, machines))
         if longer > minutes:
@@ -231,7 +231,7 @@ def keep_cluster(retrieved: Retrieved) -> Kept:
     return Kept(retrieved, minutes, None if machines is None else machines.hourly_price_usd)
 
 
-def _affordable_minutes(run: RentedRun, machines: HiredMachines | None) -> int:
+def _affordable_minutes(run: RentedRun, machines: RentedMachines | None) -> int:
     """Return the idle minutes that a ceiling allows, less the timers' check interval.
 
     Raises:
@@ -375,14 +375,14 @@ class KeptMachine:
     def claim(self, quoted: Quoted) -> None:
         """Do nothing: the machine has its name."""
 
-    def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
+    def rent(self, quoted: Quoted, callbacks: Callbacks) -> Rented:
         """Return the run's job, which is in the queue; its time begins when it is its turn."""
         job = ClusterJob(self._jobs[quoted.run.run_id], quoted.run, callbacks.tell)
-        return Hired(quoted.run, job, quoted.until_s())
+        return Rented(quoted.run, job, quoted.until_s())
 
-    def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
+    def stop(self, quoted: Quoted, rented: Rented | None, callbacks: Callbacks) -> Finished:
         """Take back every run that has not ended, and say whether this one had begun."""
-        del hired
+        del rented
         if self._begun is None:
             callbacks.tell("taking back what has not ended")
             self._begun = self._take_all_back()

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
-from skymark.cloud.known_machines import HiredMachines, forget, hired, note_hired
+from skymark.cloud.known_machines import RentedMachines, forget, note_rented, rented
 from skymark.cloud.sky.clusters import (
     ProviderList,
     end_cluster,
     find_cluster,
-    hired_machines,
     is_up,
+    rented_machines,
 )
 from skymark.cloud.sky.jobs import ManagedJob, find_managed_job
 from skymark.cloud.waiting import BackgroundCall, clock_s
@@ -173,7 +173,7 @@ def is_gone(cluster: str) -> bool:
 
     It returns at once where a machine runs, or nobody can tell.
     """
-    machines, provider, proof = hired(cluster), ProviderList(), Disappearance()
+    machines, provider, proof = rented(cluster), ProviderList(), Disappearance()
     if machines is None or not provider.can_be_asked(machines):
         return False
     with suppress(CloudError):
@@ -186,7 +186,7 @@ def is_gone(cluster: str) -> bool:
     return False
 
 
-def look_at(provider: ProviderList, machines: HiredMachines, proof: Disappearance) -> None:
+def look_at(provider: ProviderList, machines: RentedMachines, proof: Disappearance) -> None:
     """Take one look at a provider's list of machines.
 
     Raises:
@@ -201,12 +201,12 @@ class EndableCluster:
     """A cluster, as SkyPilot ends it."""
 
     name: str
-    hires_again: ClassVar[bool] = False
-    """Whether SkyPilot hires another machine for it until SkyPilot itself has ended it."""
+    rents_again: ClassVar[bool] = False
+    """Whether SkyPilot rents another machine for it until SkyPilot itself has ended it."""
 
-    def hired(self) -> HiredMachines | None:
+    def rented(self) -> RentedMachines | None:
         """Return SkyPilot's record of its machines."""
-        return hired_machines(self.name)
+        return rented_machines(self.name)
 
     def end(self) -> bool:
         """Have it ended; SkyPilot's record of it goes with it."""
@@ -227,12 +227,12 @@ class EndableJob:
 
     name: str
     job: ManagedJob | None = None
-    hires_again: bool = field(default=True, init=False)
+    rents_again: bool = field(default=True, init=False)
 
-    def hired(self) -> HiredMachines | None:
+    def rented(self) -> RentedMachines | None:
         """Return SkyPilot's record of the machine that it has now."""
         job = self._known()
-        return None if job is None else hired_machines(job.machine, job.name)
+        return None if job is None else rented_machines(job.machine, job.name)
 
     def end(self) -> bool:
         """Have it cancelled, where it has not ended, and its machine ended."""
@@ -279,7 +279,7 @@ class _Ending:
         self._tell_user = tell
         self._patience = patience
         self._began_s = time.monotonic()
-        self._machines = hired(what.name)
+        self._machines = rented(what.name)
         self._proof = Disappearance((), patience.quiet_s, patience.dropped_s)
         self._problems: dict[str, str] = {}
         """Reasons why they are not proved gone, by source."""
@@ -307,7 +307,7 @@ class _Ending:
         except KeyboardInterrupt:
             self._problems = {"user": "its ending was interrupted"}
         with suppress(OSError):
-            note_hired(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))
+            note_rented(self._known.model_copy(update={"not_ended_since": datetime.now(UTC)}))
         raise StillBillingError(self._remains())
 
     def _attempt(self) -> Gone | None:
@@ -343,10 +343,10 @@ class _Ending:
 
     def _learn(self) -> None:
         """Take the facts of the machines from SkyPilot, as long as it has them."""
-        known = self._what.hired()
+        known = self._what.rented()
         if known is not None:
             self._machines = known.with_what_was_told(self._machines)
-            note_hired(self._machines)
+            note_rented(self._machines)
         if self._machines is not None:
             self._proof.ids |= set(self._machines.ids)
 
@@ -364,7 +364,7 @@ class _Ending:
     def _gone(self, *, said_so: bool) -> Gone | None:
         after_s = time.monotonic() - self._began_s
         if self._can_be_asked():
-            if self._proof.proved and (said_so or not self._what.hires_again):
+            if self._proof.proved and (said_so or not self._what.rents_again):
                 return Gone(after_s, proved=True)
             return None
         known = self._machines is not None and bool(self._machines.ids)
@@ -410,12 +410,12 @@ class _Ending:
         return not_proved_gone(self._known, self._problem, runs=bool(self._proof.running))
 
     @property
-    def _known(self) -> HiredMachines:
+    def _known(self) -> RentedMachines:
         name = self._what.name
-        return self._machines or HiredMachines(name=name, cluster=name)
+        return self._machines or RentedMachines(name=name, cluster=name)
 
 
-def not_proved_gone(machines: HiredMachines, problem: str, *, runs: bool = False) -> str:
+def not_proved_gone(machines: RentedMachines, problem: str, *, runs: bool = False) -> str:
     """Return the sentence that names machines which cost money, and how to end them.
 
     Args:
@@ -434,12 +434,12 @@ def not_proved_gone(machines: HiredMachines, problem: str, *, runs: bool = False
 
 @contextmanager
 def named_where_left(cluster: str, tell: Tell) -> Iterator[None]:
-    """Name a machine that was hired and is not proved gone, whatever ends a command early."""
+    """Name a machine that was rented and is not proved gone, whatever ends a command early."""
     try:
         yield
     except (StillBillingError, NameTakenError):
         raise  # it names them itself; they are another command's
     except BaseException:
-        if (machines := hired(cluster)) is not None:
+        if (machines := rented(cluster)) is not None:
             tell(not_proved_gone(machines, "this command ended before it was ended"))
         raise

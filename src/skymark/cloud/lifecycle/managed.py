@@ -15,13 +15,13 @@ from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.known_machines import HiredMachines, claim, keep_plan, note_hired, taken
-from skymark.cloud.lifecycle.carrying_out import ended_where_not_hired
+from skymark.cloud.known_machines import RentedMachines, claim, keep_plan, note_rented, taken
+from skymark.cloud.lifecycle.carrying_out import ended_where_not_rented
 from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
 from skymark.cloud.lifecycle.queued_jobs import RequestInFlight
 from skymark.cloud.lifecycle.quoting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.retrieving import from_machine, from_store
-from skymark.cloud.lifecycle.stages import Callbacks, Finished, Hired, Kept, Quoted, Retrieved
+from skymark.cloud.lifecycle.stages import Callbacks, Finished, Kept, Quoted, Rented, Retrieved
 from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.client import explained
@@ -49,7 +49,7 @@ class ManagedPlace:
         self._request = RequestInFlight()
         self._job: ManagedJob | None = None
         self._asked_s = clock_s()
-        self._machines: HiredMachines | None = None
+        self._machines: RentedMachines | None = None
 
     def claim(self, quoted: Quoted) -> None:
         """Reserve the job's name, which SkyPilot and local launches must not use yet."""
@@ -57,7 +57,7 @@ class ManagedPlace:
             raise taken(quoted.name)
         claim(quoted.run)
 
-    def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
+    def rent(self, quoted: Quoted, callbacks: Callbacks) -> Rented:
         """Start the job, and return once it has a machine."""
         self.submit(quoted, callbacks)
         with self.early_timers(quoted.run):
@@ -71,11 +71,11 @@ class ManagedPlace:
         """
         run = quoted.run
         self._asked_s = clock_s()
-        callbacks.tell(f"hiring {run.name} as a managed job")
+        callbacks.tell(f"renting {run.name} as a managed job")
         task = make_task(run)
         set_limits(task, quoted.limit_s, quoted.highest_hourly_price_usd)
         self._machines = ordered_machines(quoted)
-        note_hired(self._machines)
+        note_rented(self._machines)
         # SkyPilot reads the file again for each machine, from here where its server is here.
         send_files(task, {plan_file(run.run_id): keep_plan(run.name, quoted.plan)})
         with explained(f"{run.name} could not be started"):
@@ -89,7 +89,7 @@ class ManagedPlace:
         assert self._job is not None
         return early_timers(self._job.machine, run.idle_minutes, run.machine)
 
-    def await_machine(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
+    def await_machine(self, quoted: Quoted, callbacks: Callbacks) -> Rented:
         """Return once a job that SkyPilot has taken has a machine, at the price agreed on.
 
         Raises:
@@ -105,12 +105,12 @@ class ManagedPlace:
             f"{run.name} is up after {clock_s() - self._asked_s:.0f} s; after a preemption "
             f"a new machine continues from {run.lasting_store}"
         )
-        return Hired(run, job, quoted.until_s())
+        return Rented(run, job, quoted.until_s())
 
-    def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
+    def stop(self, quoted: Quoted, rented: Rented | None, callbacks: Callbacks) -> Finished:
         """Leave it to `end`, which ends the job with its machine."""
         del callbacks
-        return Finished(quoted.run, begun=hired is not None, interrupted=True)
+        return Finished(quoted.run, begun=rented is not None, interrupted=True)
 
     def take_back(self) -> None:
         """End a request for a job that was not granted."""
@@ -208,7 +208,7 @@ def submit_parts(parts: Sequence[Quoted], callbacks: Callbacks, going: list[Quot
     for quoted in parts:
         place = ManagedPlace()
         try:
-            with ended_where_not_hired(quoted, place, callbacks):
+            with ended_where_not_rented(quoted, place, callbacks):
                 place.submit(quoted, callbacks)
         except (CloudError, UsageError) as error:
             problems.append(str(error))

@@ -1,4 +1,4 @@
-"""Prices of runs before and after hiring: the quote, its ceiling, and the price agreed on."""
+"""Prices of runs before and after renting: the quote, its ceiling, and the price agreed on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skymark.cloud.cost.quote import (
     workers_of,
 )
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import HiredMachines, hired, note_hired
+from skymark.cloud.known_machines import RentedMachines, note_rented, rented
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.rented_run import (
     KEPT_IDLE_MINUTES,
@@ -37,7 +37,7 @@ from skymark.cloud.sky.catalogue import (
     prices_for,
     with_told_prices,
 )
-from skymark.cloud.sky.clusters import handle_of, hired_machines, hourly_price_usd
+from skymark.cloud.sky.clusters import handle_of, hourly_price_usd, rented_machines
 from skymark.cloud.sky.internals import OWN_CLUSTERS, withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import machine_task, make_task
@@ -116,7 +116,7 @@ def quote_run(
     variables: Mapping[str, str],
     parts: Collection[int] | None = None,
 ) -> Quoted:
-    """Check a run and price it; hires nothing.
+    """Check a run and price it; rents nothing.
 
     Args:
         run: the machine, the work and its limits.
@@ -297,7 +297,7 @@ def slots_of(jobs: Sequence[SlotJob], cards: Cards | None) -> Slots:
 
 
 def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | None:
-    """Return an existing machine at its hire price; None if that is unknown.
+    """Return an existing machine at its rent price; None if that is unknown.
 
     Args:
         cluster: its name.
@@ -308,7 +308,7 @@ def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | No
         CloudError: SkyPilot does not answer.
     """
     handle = handle_of(cluster)
-    launched, noted = handle.launched_resources, hired(cluster)
+    launched, noted = handle.launched_resources, rented(cluster)
     cloud = str(launched.cloud).casefold()
     own = cloud in OWN_CLUSTERS
     usd = hourly_price_usd(handle)
@@ -333,13 +333,13 @@ def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | No
     )
 
 
-def ordered_machines(quoted: Quoted) -> HiredMachines:
-    """Return what is known of machines before they are hired: the price of the cheapest offer."""
+def ordered_machines(quoted: Quoted) -> RentedMachines:
+    """Return what is known of machines before they are rented: the price of the cheapest offer."""
     name, nodes, quote = quoted.name, quoted.run.machine.nodes, quoted.quote
     if quote is None:
-        return HiredMachines(name=name, cluster=name, nodes=nodes)
+        return RentedMachines(name=name, cluster=name, nodes=nodes)
     cheapest = quote.cheapest
-    return HiredMachines(
+    return RentedMachines(
         name=name,
         cluster=name,
         kind=f"{nodes} × {cheapest.instance_type} of {cheapest.cloud} or the like",
@@ -348,8 +348,8 @@ def ordered_machines(quoted: Quoted) -> HiredMachines:
     )
 
 
-def note_machines(quoted: Quoted, cluster: str) -> HiredMachines:
-    """Note machines that were hired, at the price that their provider tells; return their facts.
+def note_machines(quoted: Quoted, cluster: str) -> RentedMachines:
+    """Note machines that were rented, at the price that their provider tells; return their facts.
 
     Args:
         quoted: what was agreed on.
@@ -357,15 +357,15 @@ def note_machines(quoted: Quoted, cluster: str) -> HiredMachines:
     """
     machines = ordered_machines(quoted)
     with suppress(CloudError):  # else they are asked for again when they are ended
-        known = hired_machines(cluster, machines.name)
+        known = rented_machines(cluster, machines.name)
         machines = machines if known is None else known.with_what_was_told(machines)
-        note_hired(machines)
+        note_rented(machines)
         machines = at_told_price(machines)
-        note_hired(machines)
+        note_rented(machines)
     return machines
 
 
-def check_price(quoted: Quoted, machines: HiredMachines) -> None:
+def check_price(quoted: Quoted, machines: RentedMachines) -> None:
     """Refuse machines that cost more than agreed, or that the quote did not include.
 
     SkyPilot takes a catalogue's price of 0 as the cheapest; the quote takes it as missing.

@@ -387,7 +387,7 @@ def _is_gone(run: RentedRun) -> bool:
 
 
 def check_home(results: Path) -> None:
-    """Check before a machine is hired that its results can be downloaded.
+    """Check before a machine is rented that its results can be downloaded.
 
     Raises:
         UsageError: the directory cannot take them, or what fetches them is not installed.
@@ -395,12 +395,12 @@ def check_home(results: Path) -> None:
     for program in ("rsync", "ssh"):
         if shutil.which(program) is None:
             raise UsageError(
-                f"nothing was hired: results come home with {program}, which is not installed "
+                f"nothing was rented: results come home with {program}, which is not installed "
                 f"here; apt install {'openssh-client' if program == 'ssh' else program}"
             )
     if (fault := fault_of(results)) is not None:
         raise UsageError(
-            f"nothing was hired: results could not come home to --output {results}: {fault}; "
+            f"nothing was rented: results could not come home to --output {results}: {fault}; "
             "choose another"
         )
 

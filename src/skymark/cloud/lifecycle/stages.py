@@ -1,6 +1,6 @@
 """Stages of a run on rented machines, and callbacks for progress and questions.
 
-Quoted → Hired → Finished → Retrieved → Ended, each made from the previous stage and never changed.
+Quoted → Rented → Finished → Retrieved → Ended, each made from the previous stage and never changed.
 A run ends as `Kept` if its results are verified only on its machine, and as `Left` if its user
 leaves it running.
 """
@@ -31,7 +31,7 @@ GRACE_S = KILL_AFTER_S + 60
 
 @dataclass(frozen=True)
 class Quoted:
-    """A run with its plan and its price, agreed or not; nothing has been hired."""
+    """A run with its plan and its price, agreed or not; nothing has been rented."""
 
     run: RentedRun
     plan: Plan
@@ -42,7 +42,7 @@ class Quoted:
     quote: Quote | None = None
     """None on a machine that is paid for already."""
     highest_hourly_price_usd: float | None = None
-    """Of one machine; a dearer one is not hired."""
+    """Of one machine; a dearer one is not rented."""
     shared: Quote | None = None
     """Of `submit`'s workers on all GPUs of the machine; None where they would be no more."""
 
@@ -57,7 +57,7 @@ class Quoted:
 
 
 @dataclass(frozen=True)
-class Hired:
+class Rented:
     """A machine with the run's job on it."""
 
     run: RentedRun
@@ -202,12 +202,12 @@ class Callbacks:
         """Show the price of a run, before it is agreed to and before anything is started."""
 
     def agree(self, quoted: Quoted) -> bool:
-        """Whether a machine may be hired at this price."""
+        """Whether a machine may be rented at this price."""
         del quoted
         return self._agrees
 
     def begin(self, run_id: str) -> None:
-        """Prepare for a run whose price is agreed; its machine is hired next."""
+        """Prepare for a run whose price is agreed; its machine is rented next."""
 
     def choose(self, run: RentedRun) -> InterruptAnswer:
         """Return what is to become of a run whose user pressed Ctrl-C."""
@@ -234,20 +234,20 @@ class RunPlace(Protocol):
     """Whether results come from a store after the machine is gone; else they come before."""
 
     def claim(self, quoted: Quoted) -> None:
-        """Take the name of a machine that is going to be hired.
+        """Take the name of a machine that is going to be rented.
 
         Raises:
             NameTakenError: it is in use.
         """
 
-    def hire(self, quoted: Quoted, callbacks: Callbacks) -> Hired:
+    def rent(self, quoted: Quoted, callbacks: Callbacks) -> Rented:
         """Get the machine and begin the job.
 
         Raises:
             CloudError: there is no capacity, or the machine did not come up.
         """
 
-    def stop(self, quoted: Quoted, hired: Hired | None, callbacks: Callbacks) -> Finished:
+    def stop(self, quoted: Quoted, rented: Rented | None, callbacks: Callbacks) -> Finished:
         """End a run that its user stopped, so that nothing more is measured."""
 
     def take_back(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from skymark.cloud.cost.quote import CatalogueError, Offer, PriceList
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import HiredMachines
+from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.sky.client import answer_of, sdk, short
 from skymark.cloud.sky.internals import (
     OWN_CLUSTERS,
@@ -268,8 +268,8 @@ def with_told_prices(prices: PriceList) -> PriceList:
     return prices.model_copy(update=changes)
 
 
-def at_told_price(machines: HiredMachines) -> HiredMachines:
-    """Return hired machines at the price that their provider tells, where it does.
+def at_told_price(machines: RentedMachines) -> RentedMachines:
+    """Return rented machines at the price that their provider tells, where it does.
 
     Raises:
         CloudError: it does not answer.

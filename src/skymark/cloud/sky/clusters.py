@@ -10,7 +10,7 @@ from typing import Any
 
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError, NoMachineError
-from skymark.cloud.known_machines import HiredMachines, ProviderAddress
+from skymark.cloud.known_machines import ProviderAddress, RentedMachines
 from skymark.cloud.sky.client import answer_of, ask, explained, sdk
 from skymark.cloud.sky.internals import (
     instance_ids,
@@ -177,7 +177,7 @@ def costs_of(cluster: str) -> list[MachineCost]:
     ]
 
 
-def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | None:
+def rented_machines(cluster: str, name: str | None = None) -> RentedMachines | None:
     """Return what SkyPilot knows of a cluster's machines; None where it knows no such cluster.
 
     Args:
@@ -197,7 +197,7 @@ def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | Non
     if handle is None:
         return None
     with explained(f"SkyPilot's record of {cluster}"):
-        return HiredMachines(
+        return RentedMachines(
             name=name or cluster,
             cluster=cluster,
             ids=instance_ids(handle),
@@ -213,7 +213,7 @@ def hired_machines(cluster: str, name: str | None = None) -> HiredMachines | Non
 def running_machines(cluster: str) -> int | None:
     """Return how many of a cluster's machines run, as its provider says; None where it does not."""
     try:
-        machines = hired_machines(cluster)
+        machines = rented_machines(cluster)
         provider = ProviderList()
         if machines is None or not provider.can_be_asked(machines):
             return None
@@ -225,11 +225,11 @@ def running_machines(cluster: str) -> int | None:
 class ProviderList:
     """A provider's own list of machines."""
 
-    def can_be_asked(self, machines: HiredMachines) -> bool:
+    def can_be_asked(self, machines: RentedMachines) -> bool:
         """Whether the credentials and the address are here, with SkyPilot's API server."""
         return machines.address is not None and is_api_server_here()
 
-    def look(self, machines: HiredMachines) -> Mapping[str, bool]:
+    def look(self, machines: RentedMachines) -> Mapping[str, bool]:
         """Return whether each machine that is listed runs, by its id.
 
         Raises:
@@ -244,7 +244,7 @@ class ProviderList:
         )
         return listed
 
-    def end(self, machines: HiredMachines) -> None:
+    def end(self, machines: RentedMachines) -> None:
         """Tell the provider itself to end the machines.
 
         Raises:
@@ -282,7 +282,7 @@ def _live(record: Any) -> LiveMachine:
     )
 
 
-def _address_of(machines: HiredMachines) -> ProviderAddress:
+def _address_of(machines: RentedMachines) -> ProviderAddress:
     assert machines.address is not None, "the provider of these machines cannot be asked"
     return machines.address
 

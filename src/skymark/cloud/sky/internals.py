@@ -68,13 +68,13 @@ def _traced(event: str, info: dict[str, Any]) -> None:
 
 
 def withhold_provider_keys(used: Collection[str]) -> None:
-    """Keep SkyPilot from copying the keys of providers that are not used to the machines it hires.
+    """Keep SkyPilot from copying the keys of providers that are not used to the machines it rents.
 
-    It copies the keys of all, so that machines may read any bucket and hire further machines. Its
+    It copies the keys of all, so that machines may read any bucket and rent further machines. Its
     setting for that is sent along with each request; some providers have none.
 
     Args:
-        used: names of the providers that machines may be hired of, which end themselves with these
+        used: names of the providers that machines may be rented of, which end themselves with these
             keys.
     """
     from sky import skypilot_config

@@ -236,7 +236,7 @@ class ManagedJob:
         return self._record().failure_reason or None
 
     def is_lost(self) -> bool:
-        """Never: SkyPilot hires the next machine."""
+        """Never: SkyPilot rents the next machine."""
         return False
 
     def stop(self) -> None:
@@ -346,8 +346,8 @@ def _live(record: Any) -> LiveMachine:
 def _price_of(job: ManagedJob) -> tuple[float | None, float | None]:
     """Return the price per hour of the machine that a job has now, and the cost of all it had."""
     machines = job.machines()
-    hired_now = [machine for machine in machines if not machine.ended]
-    now = bill_of_all(hired_now, None)
+    rented_now = [machine for machine in machines if not machine.ended]
+    now = bill_of_all(rented_now, None)
     so_far = bill_of_all(machines, None)
     return (
         None if now is None else now.hourly_price_usd,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.cost.bill import MachineCost, bill_of_all, bill_of_last, bill_of_time
-from skymark.cloud.known_machines import HiredMachines
+from skymark.cloud.known_machines import RentedMachines
 
 HOUR_S = 3600.0
 
@@ -17,7 +17,7 @@ def cost_of(price_usd, *, launched_at_s=0.0, seconds=HOUR_S):
 
 
 def machines(hourly_price_usd, price_from="catalogue"):
-    return HiredMachines(
+    return RentedMachines(
         name="skymark-cpu-1",
         cluster="skymark-cpu-1",
         hourly_price_usd=hourly_price_usd,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pytest
 
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import HiredMachines
+from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.lifecycle.quoting import check_price, ordered_machines
 from skymark.cloud.lifecycle.stages import Quoted
 from tests.rented_runs import run_of
@@ -32,7 +32,7 @@ def quoted(make_quote):
 
 
 def up(hourly_price_usd, instance_type="a100", *, nodes=1, price_from="provider"):
-    return HiredMachines(
+    return RentedMachines(
         name="skymark-cpu-1",
         cluster="skymark-cpu-1",
         instance_type=instance_type,

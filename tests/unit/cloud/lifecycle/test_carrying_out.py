@@ -20,11 +20,11 @@ from skymark.cloud.lifecycle.stages import (
     Callbacks,
     Ended,
     Finished,
-    Hired,
     InterruptAnswer,
     Kept,
     Left,
     Quoted,
+    Rented,
     Retrieved,
 )
 from skymark.cloud.machine_script import stall_token
@@ -58,13 +58,13 @@ class ScriptedPlace:
         if "claim" in self.faults:
             raise self.faults["claim"]
 
-    def hire(self, quoted, callbacks):
-        self._ask("hire")
-        return Hired(quoted.run, self.job, None)
+    def rent(self, quoted, callbacks):
+        self._ask("rent")
+        return Rented(quoted.run, self.job, None)
 
-    def stop(self, quoted, hired, callbacks):
+    def stop(self, quoted, rented, callbacks):
         self._ask("stop")
-        return Finished(quoted.run, begun=hired is not None, interrupted=True)
+        return Finished(quoted.run, begun=rented is not None, interrupted=True)
 
     def take_back(self):
         self._ask("take back")
@@ -110,7 +110,7 @@ def interrupt():
 def test_results_are_home_before_the_machine_is_ended_and_billed():
     place = ScriptedPlace()
     ended = carried_out(place)
-    assert place.asked == ["hire", "retrieve", "end", "bill"]
+    assert place.asked == ["rent", "retrieve", "end", "bill"]
     assert isinstance(ended, Ended)
     assert (ended.retrieved.finished.end, ended.gone_after_s) == (JobEnd.SUCCEEDED, 2.0)
     assert ended.problems == ("something lacks",)
@@ -120,7 +120,7 @@ def test_results_are_home_before_the_machine_is_ended_and_billed():
 def test_from_a_store_results_come_after_the_machine_is_gone():
     place = ScriptedPlace(outlived_by_results=True)
     carried_out(place)
-    assert place.asked == ["hire", "end", "retrieve", "bill"]
+    assert place.asked == ["rent", "end", "retrieve", "bill"]
 
 
 def test_from_a_store_they_come_also_where_the_machine_does_not_end():
@@ -131,7 +131,7 @@ def test_from_a_store_they_come_also_where_the_machine_does_not_end():
 
 
 def test_a_machine_that_does_not_come_up_is_ended_and_the_reason_is_a_problem():
-    place = ScriptedPlace(faults={"hire": CloudError("no capacity")})
+    place = ScriptedPlace(faults={"rent": CloudError("no capacity")})
     ended = carried_out(place)
     assert "end" in place.asked
     assert ended.problems[0] == "no capacity"
@@ -139,10 +139,10 @@ def test_a_machine_that_does_not_come_up_is_ended_and_the_reason_is_a_problem():
 
 
 def test_a_wrong_order_is_no_problem_of_a_run_but_an_error_and_leaves_no_machine():
-    place = ScriptedPlace(faults={"hire": UsageError("no such machine")})
+    place = ScriptedPlace(faults={"rent": UsageError("no such machine")})
     with pytest.raises(UsageError):
         carried_out(place)
-    assert place.asked == ["hire", "end"]
+    assert place.asked == ["rent", "end"]
 
 
 def test_a_failed_run_says_so_and_its_results_come_home():
@@ -150,31 +150,31 @@ def test_a_failed_run_says_so_and_its_results_come_home():
     ended = carried_out(place)
     assert ended.retrieved.finished.end is JobEnd.FAILED
     assert "skymark-cpu-1" in ended.problems[0]
-    assert place.asked == ["hire", "retrieve", "end", "bill"]
+    assert place.asked == ["rent", "retrieve", "end", "bill"]
 
 
 def test_ctrl_c_stops_the_run_brings_home_what_there_is_and_ends_the_machine():
-    place = ScriptedPlace(faults={"hire": KeyboardInterrupt()})
+    place = ScriptedPlace(faults={"rent": KeyboardInterrupt()})
     ended = carried_out(place)
-    assert place.asked == ["hire", "stop", "take back", "retrieve", "end", "bill"]
+    assert place.asked == ["rent", "stop", "take back", "retrieve", "end", "bill"]
     assert ended.interrupted
 
 
 def test_a_run_that_is_left_going_is_not_touched():
-    place = ScriptedPlace(faults={"hire": KeyboardInterrupt()})
+    place = ScriptedPlace(faults={"rent": KeyboardInterrupt()})
     assert carried_out(place, InterruptAnswer.LEAVE) == Left(QUOTED.run)
-    assert place.asked == ["hire"]
+    assert place.asked == ["rent"]
 
 
 def test_a_run_that_cannot_be_left_is_stopped_without_a_question():
-    place = ScriptedPlace(can_be_left=False, faults={"hire": KeyboardInterrupt()})
+    place = ScriptedPlace(can_be_left=False, faults={"rent": KeyboardInterrupt()})
     assert carried_out(place, InterruptAnswer.LEAVE).interrupted
     assert "stop" in place.asked
 
 
 @pytest.mark.parametrize("step", ["stop", "take back"])
 def test_a_second_ctrl_c_before_there_is_a_job_ends_the_machine(step):
-    place = ScriptedPlace(faults={"hire": KeyboardInterrupt(), step: KeyboardInterrupt()})
+    place = ScriptedPlace(faults={"rent": KeyboardInterrupt(), step: KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
         carried_out(place)
     assert place.asked[-1] == "end"
@@ -183,22 +183,22 @@ def test_a_second_ctrl_c_before_there_is_a_job_ends_the_machine(step):
 def test_a_second_ctrl_c_while_the_run_stops_still_brings_home_what_there_is():
     place = ScriptedPlace(job=InterruptedJob(shows=[1]), faults={"stop": KeyboardInterrupt()})
     ended = carried_out(place)
-    assert place.asked == ["hire", "stop", "retrieve", "end", "bill"]
+    assert place.asked == ["rent", "stop", "retrieve", "end", "bill"]
     assert ended.interrupted
 
 
 def test_a_request_that_cannot_be_taken_back_still_ends_the_machine():
-    faults = {"hire": CloudError("no answer"), "take back": CloudError("the server is away")}
+    faults = {"rent": CloudError("no answer"), "take back": CloudError("the server is away")}
     place = ScriptedPlace(faults=faults)
     with pytest.raises(CloudError):
         carried_out(place)
-    assert place.asked == ["hire", "take back", "end"]
+    assert place.asked == ["rent", "take back", "end"]
 
 
 def test_a_machine_is_kept_that_has_what_is_verified_nowhere_else():
     place = ScriptedPlace(safe=False)
     kept = carried_out(place)
-    assert place.asked == ["hire", "retrieve", "keep"]
+    assert place.asked == ["rent", "retrieve", "keep"]
     assert isinstance(kept, Kept)
     assert not kept.all_well
 
@@ -207,7 +207,7 @@ def test_ctrl_c_while_results_come_home_waits_until_they_are_here():
     place = ScriptedPlace()
     place.retrieve = interrupted(place.retrieve, times=1)
     ended = carried_out(place)
-    assert place.asked == ["hire", "retrieve", "end", "bill"]
+    assert place.asked == ["rent", "retrieve", "end", "bill"]
     assert isinstance(ended, Ended)
     assert ended.interrupted
     assert ended.results is not None
@@ -217,7 +217,7 @@ def test_a_second_ctrl_c_while_results_come_home_keeps_the_machine():
     place = ScriptedPlace()
     place.retrieve = interrupted(place.retrieve, times=2)
     kept = carried_out(place)
-    assert place.asked == ["hire", "keep"]
+    assert place.asked == ["rent", "keep"]
     assert isinstance(kept, Kept)
     assert kept.interrupted
     assert "the download" in kept.problems[0]
@@ -259,7 +259,7 @@ class UnstoredJob(ScriptedJob):
 def test_what_a_store_does_not_take_comes_from_the_machine_and_counts_as_no_success(outlived):
     place = ScriptedPlace(outlived_by_results=outlived, job=UnstoredJob())
     ended = carried_out(place)
-    assert place.asked == ["hire", "retrieve", "end", "bill"]
+    assert place.asked == ["rent", "retrieve", "end", "bill"]
     assert ended.retrieved.finished.end is JobEnd.UNSTORED
     assert not ended.all_well
     assert f"{JobEnd.UNSTORED}: " in ended.problems[0]
@@ -268,4 +268,4 @@ def test_what_a_store_does_not_take_comes_from_the_machine_and_counts_as_no_succ
 def test_what_is_neither_stored_nor_home_keeps_its_machine():
     place = ScriptedPlace(outlived_by_results=True, job=UnstoredJob(), safe=False)
     assert isinstance(carried_out(place), Kept)
-    assert place.asked == ["hire", "retrieve", "keep"]
+    assert place.asked == ["rent", "retrieve", "keep"]

@@ -12,7 +12,7 @@ import pytest
 
 from sky_rehearsal.lambda_cloud import InstanceType, LambdaCloud, RefusedError
 from skymark.cloud.errors import CloudError, StillBillingError
-from skymark.cloud.known_machines import HiredMachines, all_hired, forget, hired, note_hired
+from skymark.cloud.known_machines import RentedMachines, all_rented, forget, note_rented, rented
 from skymark.cloud.lifecycle.ending import Patience, named_where_left, until_gone
 
 NAME = "skymark-cpu-1"
@@ -97,16 +97,16 @@ class SkyPilotLike:
     """
 
     cloud: LambdaCloud
-    machines: HiredMachines | None
+    machines: RentedMachines | None
     faults: list[Exception] = field(default_factory=list)
     """Raised one after another, by each attempt to end; the last one stays."""
     name: str = NAME
-    hires_again: bool = False
+    rents_again: bool = False
     away: bool = False
     """Whether its server is, which has the record."""
     hangs: threading.Event | None = None
 
-    def hired(self):
+    def rented(self):
         if self.away:
             raise CloudError("the server is away")
         return self.machines
@@ -149,7 +149,7 @@ def instance(cloud):
 
 
 def facts(instance):
-    return HiredMachines(
+    return RentedMachines(
         name=NAME, cluster=NAME, ids=(instance.id,), kind="1 × a6000", hourly_price_usd=0.8
     )
 
@@ -166,7 +166,7 @@ def test_a_machine_that_ends_is_gone_when_the_provider_has_ended_it(cloud, insta
     assert instance.ended_s is not None
     assert said[-1] == gone.of(NAME)
     assert said[-1].startswith(f"{NAME} is gone")
-    assert all_hired() == []
+    assert all_rented() == []
 
 
 def test_a_provider_that_says_yes_and_does_nothing_is_told_again(cloud, instance):
@@ -192,7 +192,7 @@ def test_a_provider_that_refuses_for_a_while_is_told_until_it_does(cloud, instan
 
 
 def test_a_server_of_skypilot_that_is_gone_does_not_keep_the_machine(cloud, instance):
-    note_hired(facts(instance))
+    note_rented(facts(instance))
     gone, _ = ended(SkyPilotLike(cloud, None, away=True))
     assert gone.proved
     assert instance.ended_s is not None
@@ -224,12 +224,12 @@ def test_a_machine_that_stays_is_named_with_its_id_its_price_and_the_command(clo
     assert "STILL THERE" in told
     for fact in (instance.id, "$0.80/h", f"skymark down {NAME}"):
         assert fact in told
-    assert hired(NAME).not_ended_since is not None
+    assert rented(NAME).not_ended_since is not None
 
 
 @pytest.mark.usefixtures("counted_looks")
 def test_where_nobody_answers_a_machine_is_not_called_gone(cloud, instance):
-    note_hired(facts(instance))
+    note_rented(facts(instance))
     provider = CloudsList(cloud, silent=True)
     with pytest.raises(StillBillingError, match="NOT PROVED GONE") as raised:
         ended(SkyPilotLike(cloud, None, away=True), provider, HOPELESS)
@@ -255,12 +255,12 @@ def test_where_the_provider_cannot_be_asked_either_nothing_is_called_gone(cloud,
 
 @pytest.mark.usefixtures("counted_looks")
 def test_a_managed_job_is_not_over_before_skypilot_says_so(cloud, instance):
-    note_hired(facts(instance))
+    note_rented(facts(instance))
     with pytest.raises(StillBillingError, match="NOT PROVED GONE"):
-        ended(SkyPilotLike(cloud, None, away=True, hires_again=True), patience=HOPELESS)
+        ended(SkyPilotLike(cloud, None, away=True, rents_again=True), patience=HOPELESS)
 
 
-def test_what_was_never_hired_is_soon_done_with(cloud):
+def test_what_was_never_rented_is_soon_done_with(cloud):
     gone, said = ended(SkyPilotLike(cloud, None))
     assert (gone.proved, gone.known) == (False, False)
     assert said[-1] == gone.of(NAME)
@@ -311,7 +311,7 @@ def test_a_closed_terminal_does_not_keep_the_machine(cloud, instance):
 
 @pytest.mark.parametrize("way_out", [KeyboardInterrupt(), ValueError("boom")])
 def test_on_every_way_out_a_machine_that_may_be_left_is_named(instance, way_out):
-    note_hired(facts(instance))
+    note_rented(facts(instance))
     said = []
     with pytest.raises(type(way_out)), named_where_left(NAME, said.append):
         raise way_out

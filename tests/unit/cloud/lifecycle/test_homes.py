@@ -1,4 +1,4 @@
-"""A directory of runs is tried before a machine is hired; others stand in for one that fails."""
+"""A directory of runs is tried before a machine is rented; others stand in for one that fails."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_a_directory_that_is_there_or_can_be_made_will_do_and_nothing_stays_of_t
 
 
 @pytest.mark.parametrize("below", ["file", "file/runs", "dangling", "dangling/runs"])
-def test_what_is_no_directory_is_refused_before_anything_is_hired(tmp_path, below):
+def test_what_is_no_directory_is_refused_before_anything_is_rented(tmp_path, below):
     (tmp_path / "file").write_text("")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"nothing was hired: .* is no directory; choose another"):
+    with pytest.raises(UsageError, match=r"nothing was rented: .* is no directory; choose another"):
         check_home(tmp_path / below)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from skymark.cloud.cost.bill import MachineCost
 from skymark.cloud.errors import CloudError
-from skymark.cloud.known_machines import HiredMachines
+from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.lifecycle import clusters
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
 from tests.rented_runs import run_of
@@ -18,7 +18,7 @@ def keep(monkeypatch):
 
     def keep(*, answers=True, **fields):
         timers = []
-        machines = HiredMachines(name="m", cluster="m", hourly_price_usd=6.0)
+        machines = RentedMachines(name="m", cluster="m", hourly_price_usd=6.0)
         cost = MachineCost(launched_at_s=1, seconds=600, price_usd=1.0, ended=False)
 
         def costs_of(cluster):
@@ -26,7 +26,7 @@ def keep(monkeypatch):
                 raise CloudError("away")
             return [cost]
 
-        monkeypatch.setattr(clusters, "hired", lambda cluster: machines)
+        monkeypatch.setattr(clusters, "rented", lambda cluster: machines)
         monkeypatch.setattr(clusters, "costs_of", costs_of)
         monkeypatch.setattr(clusters, "_set_own_timer", lambda run, minutes: None)
         monkeypatch.setattr(clusters, "set_idle_timer", lambda cluster, m: timers.append(m))
