@@ -32,6 +32,7 @@ from skymark.report.ranking_table import (
 from skymark.report.text import Warned, noun_of, warned_in, writer
 from skymark.report.verdicts import (
     ScenarioVerdict,
+    comparing_command,
     decided_in,
     next_command,
     question_of,
@@ -168,6 +169,8 @@ class ReportPage:
     question: str
     cards: tuple[Card, ...]
     repeating_command: str
+    comparing_command: str | None
+    """None for a run that is no side of a comparison."""
     noun: str
     """The word for an adapter."""
     rounds: str
@@ -216,6 +219,7 @@ def page_of(run: Run) -> ReportPage:
             for table in (by_label[one.label],)
         ),
         repeating_command=repeating_command(run),
+        comparing_command=comparing_command(run),
         noun=noun_of(declaration),
         rounds=_rounds(run.records),
         decided=decided_in(verdicts),

@@ -139,6 +139,14 @@ def repeating_command(run: Run) -> str:
     return shlex.join(["skymark", "run", "--plan", _path_of(run)])
 
 
+def comparing_command(run: Run) -> str | None:
+    """Return the command that compares a run with its partner; None for a run without one."""
+    if run.manifest.duet is None:
+        return None
+    candidate = _path_of(run).removesuffix("-baseline")
+    return shlex.join(["skymark", "compare", f"{candidate}-baseline", candidate])
+
+
 def next_command(run: Run, verdict: ScenarioVerdict, rows: Sequence[RankedRow]) -> str | None:
     """Return the command that decides a scenario, or tunes its best adapter; None for none."""
     metric = run.declaration.primary_metric
@@ -248,7 +256,10 @@ def _decided(
     ratio = found.ratio if metric.better == "higher" else _inverse(found.ratio)
     times = f"{significant(ratio.value, 2)} × {next_one}"
     if ratio.low is not None and ratio.high is not None:
-        times += f" ({significant(ratio.low, 2)} to {significant(ratio.high, 2)})"
+        ends = (ratio.low, ratio.high)
+        digits = 2 if len({significant(one, 2) for one in ends}) > 1 else 3
+        low, high = (significant(one, digits) for one in ends)
+        times = f"{significant(ratio.value, digits)} × {next_one} ({low} to {high})"
     return ratio, f"{label}: {winner} is {metric.words.best}, {times}."
 
 

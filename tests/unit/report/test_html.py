@@ -23,7 +23,7 @@ from skymark.model.record import Cause, Status
 from skymark.report.html import code, render, write_html
 from skymark.report.terminal import print_report
 from skymark.report.text import facts_of
-from skymark.report.verdicts import verdicts_of
+from skymark.report.verdicts import comparing_command, verdicts_of
 from skymark.rundir.reader import Run, open_run
 from tests.conftest import BROWSERS
 
@@ -269,6 +269,9 @@ def test_a_side_of_a_comparison_in_pairs_says_which_it_is(make: ModuleType, tmp_
     duet = Pair(side="baseline", partner="run-01", commit="c" * 40)
     records = [make.measured(make.cell("TAB-1", "numpy"), make.rounds_of(500, name="old"))]
     side = open_run(make.write_run(tmp_path / "run-01-baseline", records, duet=duet))
+    compared = re.compile("skymark compare .*run-01-baseline .*run-01$")
+    assert compared.search(comparing_command(side) or "")
+    assert comparing_command(side) in words_of(render(side))
     for text in (render(side), facts_of(side)):
         assert re.search(f"baseline, .*{'c' * 12}, .*run-01", text)
 

@@ -223,14 +223,14 @@ METRICS = (
         "batch ms",
         "ns",
         "median time of one batch through the image encoder in ms",
-        Shown(format="milliseconds", gives_way=6),
+        Shown(format="milliseconds", gives_way=7),
     ),
     _cost(
         "encoder_s",
         "encoder s",
         "s",
         "time of the image and text encoders",
-        Shown(gives_way=5),
+        Shown(gives_way=7),
     ),
     _cost(
         "other_s",
