@@ -278,6 +278,10 @@ class Recorder:
         loop.iterates(source, loader)
         loop.has_ended = False
         loop.thread = _thread.get_ident()
+        if self.seek is not None:  # what came before the loop is no part of it
+            self.seek = None
+            self._sampler.forget()
+            self._first, self._threads = snapshot(), cpu_by_thread()
         self.wake()
         return Epoch(loop, started_ns)
 

@@ -245,12 +245,16 @@ class Sampler:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all looks, as in a process that was forked."""
+        """Forget all looks and the thread, as in a process that was forked."""
+        self.forget()
+        self._stop = self._done = None
+
+    def forget(self) -> None:
+        """Forget all looks."""
         self.counts: dict[tuple[str, str, str], int] = {}
         self.looks = 0
         self.late_ns = 0
         self.active = 0
-        self._stop = self._done = None
 
     @property
     def is_running(self) -> bool:

@@ -174,6 +174,20 @@ def test_the_time_of_a_loop_within_a_step_is_told_beside_it(tmp_path):
     assert verdict.facts.elapsed_s == pytest.approx(whole_s - elapsed_s, rel=0.01)
 
 
+def test_time_before_the_first_loop_is_no_part_of_it(tmp_path):
+    (tmp_path / "torch" / "optim").mkdir(parents=True)
+    (tmp_path / "torch" / "optim" / "optimizer.py").write_text("")
+    text = """
+import torch.optim.optimizer
+def load_weights():
+    time.sleep(1.2)
+load_weights()
+for _ in watch(Photos(10, 0.02)):
+    step()
+"""
+    assert not watched(tmp_path, text).facts.in_threads
+
+
 @pytest.mark.parametrize("case", FUNCTIONS)
 def test_functions_that_make_batches_are_counted_where_no_loader_is(case, tmp_path):
     text, name = FUNCTIONS[case]
