@@ -384,8 +384,15 @@ def clip_settings(session: nox.Session) -> None:
 
 @nox.session
 def clip_speed(session: nox.Session) -> None:
-    """Time skymark's CLIP evaluation and CLIP_benchmark's (minutes on a quiet machine)."""
+    """Time skymark's CLIP evaluation and CLIP_benchmark's, three times (ten minutes)."""
     session.run("python", "-m", "tests.clip_parity.speed", EVIDENCE, *session.posargs)
+
+
+@nox.session
+def clip_verdicts(session: nox.Session) -> None:
+    """Compare verdicts on two fitted CLIP models with what is known of them (a minute)."""
+    test = f"{CLIP}/test_two_models.py"
+    session.run(*IN_VENV, "clip", "-n", "0", test, "--fault-table", EVIDENCE, *session.posargs)
 
 
 @nox.session

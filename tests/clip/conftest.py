@@ -6,6 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -137,9 +138,9 @@ def made(tmp_path_factory) -> Path:
     return root
 
 
-def make_sets(root):
-    """Write data sets of all kinds."""
-    for split, count in (("train", 40), ("test", 60)):
+def make_sets(root, counts=MappingProxyType({"train": 40, "test": 60})):
+    """Write data sets of all kinds, with pictures by split."""
+    for split, count in counts.items():
         drawn = pictures(count, seed=len(split))
         write_shards(
             root / "shapes" / split, [{"jpg": one.file, "cls": one.label_text} for one in drawn]

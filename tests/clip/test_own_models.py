@@ -177,6 +177,40 @@ def test_an_architecture_of_the_user_s_own_is_built_from_its_file(bench, tmp_pat
     assert result.metrics["acc1"] == bench.result().metrics["acc1"]
 
 
+def test_a_tower_of_variable_resolution_is_scored_at_the_size_of_its_architecture(bench, tmp_path):
+    import open_clip
+    from timm.models import register_model
+    from timm.models.naflexvit import NaFlexVit, NaFlexVitCfg
+
+    @register_model
+    def tiny_naflexvit(pretrained=False, **options):
+        del pretrained, options
+        settings = {"embed_dim": 32, "depth": 1, "num_heads": 2, "patch_size": 8}
+        network = NaFlexVit(cfg=NaFlexVitCfg(**settings, global_pool="avg", fc_norm=True))
+        network.default_cfg = {}
+        return network
+
+    vision = {"timm_model_name": "tiny_naflexvit", "timm_pool": "avg", "image_size": 32}
+    file, weights = tmp_path / "own-naflex.json", tmp_path / "own.pt"
+    file.write_text(json.dumps({**ARCHITECTURES["tiny-ViT"], "vision_cfg": vision}))
+    open_clip.add_model_config(file)
+    torch.manual_seed(3)
+    torch.save(open_clip.create_model("own-naflex").state_dict(), weights)
+    result = scored(bench, chosen(f"{file}:{weights}"))
+    expected = accuracy_by_open_clip(bench, "own-naflex", pretrained=str(weights))
+    assert result.metrics["acc1"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_patches_of_variable_resolution_are_refused():
+    from transformers import Siglip2ImageProcessor
+
+    from skymark.suites.clip.encoding.other_models import preprocessing_of_processor
+
+    processor = Siglip2ImageProcessor(patch_size=8, max_num_patches=16)
+    with pytest.raises(DataError, match="fixed resolution"):
+        preprocessing_of_processor(processor, "transformers:google/siglip2-base-patch16-naflex")
+
+
 def test_the_user_s_own_preprocessing_replaces_a_model_s(bench, folder):
     pixels = PixelOptions(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), resize_mode="longest", size=48)
     result = scored(bench, chosen(f"local-dir:{folder}", pixels))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.clip.drawing import CLASSES, pictures
+from tests.clip.drawing import TEMPLATES as SHAPE_TEMPLATES
 from tests.clip.shards import write_shards
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
@@ -106,6 +108,16 @@ def make_sets(root):
     (root / "captions" / "dataset_type.txt").write_text("retrieval\n")
 
 
+def make_pictures(directory, count=2000):
+    """Write a data set of many small pictures of shapes."""
+    drawn = pictures(count, seed=4)
+    samples = [{"jpg": one.file, "cls": one.label_text} for one in drawn]
+    write_shards(directory / "test", samples)
+    (directory / "classnames.txt").write_text("\n".join(CLASSES) + "\n")
+    lines = "\n".join(SHAPE_TEMPLATES) + "\n"
+    (directory / "zeroshot_classification_templates.txt").write_text(lines)
+
+
 def make_sugar_crepe(root, named):
     """Write a data set as SugarCrepe has it: images of COCO, and a file of captions."""
     (root / "val2017").mkdir(parents=True)
@@ -151,28 +163,47 @@ def make_checkpoint(architecture, file):
 
 
 def align(network, transform, tokenizer):
-    """Set the last projection of images by ridge regression, so that scores are not chance."""
+    """Turn the features of digits towards those of their names, so that scores are not chance."""
     import torch
     from PIL import Image
 
     images, labels = digits("train")
     batches = torch.stack([transform(Image.fromarray(one)) for one in images]).split(50)
+    prompts = tokenizer([f"a photo of the number {word}." for word in WORDS])
     with torch.inference_mode():
         calibrate(network, batches)
-        features = torch.cat([network.encode_image(batch) for batch in batches]).double()
-        prompts = tokenizer([f"a photo of the number {word}." for word in WORDS])
-        names = network.encode_text(prompts, normalize=True).double()
-        apart = torch.nn.functional.normalize(names - names.mean(dim=0), dim=-1)
-        scale = features.T @ features
-        ridge = 1e-4 * scale.diagonal().mean() * torch.eye(len(scale), dtype=torch.float64)
-        turn = torch.linalg.solve(scale + ridge, features.T @ apart[labels]).float()
-        visual = network.visual
-        if hasattr(visual, "proj"):
-            visual.proj.copy_(visual.proj @ turn)
-        else:
-            last = visual.attnpool.c_proj
-            last.weight.copy_(turn.T @ last.weight)
-            last.bias.copy_(last.bias @ turn)
+        turn(network, batches, apart(network.encode_text(prompts))[labels])
+
+
+def apart(features):
+    """Return unit vectors of texts from their mean: float64 of shape (texts, dimensions)."""
+    import torch
+
+    features = torch.nn.functional.normalize(features, dim=-1).double()
+    return torch.nn.functional.normalize(features - features.mean(dim=0), dim=-1)
+
+
+def turn(network, batches, targets):
+    """Set the last projection of images by ridge regression.
+
+    Args:
+        network: whose projection is changed.
+        batches: normalised images.
+        targets: what the features of each image shall be: float64 of shape (images, dimensions).
+    """
+    import torch
+
+    features = torch.cat([network.encode_image(batch) for batch in batches]).double()
+    scale = features.T @ features
+    ridge = 1e-4 * scale.diagonal().mean() * torch.eye(len(scale), dtype=torch.float64)
+    turned = torch.linalg.solve(scale + ridge, features.T @ targets).float()
+    visual = network.visual
+    if hasattr(visual, "proj"):
+        visual.proj.copy_(visual.proj @ turned)
+    else:
+        last = visual.attnpool.c_proj
+        last.weight.copy_(turned.T @ last.weight)
+        last.bias.copy_(last.bias @ turned)
 
 
 def calibrate(network, batches):
@@ -194,6 +225,8 @@ def main():
     root = Path(sys.argv[1])
     if not (root / "sets").exists():
         make_sets(root / "sets")
+    if not (root / "sets" / "pictures").exists():
+        make_pictures(root / "sets" / "pictures")
     for architecture in sys.argv[2:]:
         file = root / f"{architecture}.pt"
         if not file.exists():

@@ -281,6 +281,17 @@ def test_results_of_the_peer_stand_beside_a_run_s(run, capsys, tmp_path):
     assert by_source[MODELS[1], "run"] == by_source[MODELS[1], "clip-benchmark"]
 
 
+def test_captioning_by_the_peer_has_a_table_of_its_own(run, capsys, tmp_path):
+    file = tmp_path / "captions.json"
+    found = {"dataset": "wds/mscoco_captions", "model": "coca_ViT-B-32", "pretrained": "mine.pt",
+             "task": "captioning", "metrics": {"Bleu_4": 0.25, "CIDEr": 0.75}}  # fmt: skip
+    file.write_text(json.dumps(found))
+    assert main(["clip", "table", str(run), str(file), "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)
+    assert tables.keys() == {"classification", "retrieval", "captioning"}
+    assert tables["captioning"] == [{"model": "coca_ViT-B-32:mine.pt", "wds/mscoco_captions": 0.75}]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

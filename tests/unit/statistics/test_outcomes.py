@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest, norm
+from scipy.stats import binom, binomtest
 
 from skymark.model.metric import Figure, Metric
 from skymark.statistics.difference import Verdict, corrected
@@ -79,27 +79,6 @@ def test_of_equal_models_few_are_better_in_any_cell_after_correction(kind):
         wrong += sum(one.verdict is Verdict.BETTER for one in found)
         total += len(found)
     assert wrong / total <= 0.01
-
-
-def test_two_points_on_2000_images_are_found_as_often_as_mcnemar_s_power_says():
-    random = np.random.default_rng(7)
-    draws, count, lost_share, won_share = 1000, 2000, 0.04, 0.06
-    found = 0
-    for _ in range(draws):
-        kind = random.random(count)
-        both = random.random(count) < 0.5
-        before = np.where(kind < lost_share, 1, np.where(kind < lost_share + won_share, 0, both))
-        after = np.where(kind < lost_share, 0, np.where(kind < lost_share + won_share, 1, both))
-        verdict = difference_in_outcomes(
-            after.astype(float), before.astype(float), ACCURACY, practical=0.0
-        ).verdict
-        found += verdict is Verdict.BETTER
-    # Connor, "Sample size for testing differences in proportions for the paired-sample design",
-    # Biometrics 43, 1987.
-    apart_by, discordant = won_share - lost_share, won_share + lost_share
-    reach = apart_by * np.sqrt(count) - norm.ppf(0.975) * np.sqrt(discordant)
-    power = norm.cdf(reach / np.sqrt(discordant - apart_by**2))
-    assert found / draws == pytest.approx(power, abs=0.03)
 
 
 def test_one_image_of_1200_is_no_difference_that_is_shown():

@@ -42,6 +42,7 @@ from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 from skymark.suites.clip.datacomp import SHEET as DATACOMP
 from skymark.suites.clip.datacomp import datacomp_readings, datacomp_sets
+from skymark.suites.clip.datasets.choosing import CAPTIONING
 from skymark.suites.clip.metrics import SCORE
 from skymark.suites.clip.plan_table import (
     aligned,
@@ -85,8 +86,8 @@ class ClipChoice(PlanOptions):
             group=WHAT,
             metavar="NAME...",
             help="Models: ARCHITECTURE:TAG of open_clip, ARCHITECTURE:./FILE.pt, local-dir:FOLDER, "
-            "hf-hub:OWNER/NAME, transformers:FOLDER, ./FILE.py:FUNCTION, a glob, a .txt file of "
-            "names, or all.",
+            "hf-hub:OWNER/NAME, transformers:FOLDER, ./FILE.py:FUNCTION, a glob, openai, a .txt "
+            "file of names, or all.",
         ),
     ] = ()
     scenarios: Annotated[
@@ -97,8 +98,8 @@ class ClipChoice(PlanOptions):
             group=WHAT,
             metavar="NAME...",
             help="Data sets: public names such as wds/vtab/cifar10, your own directory (./my_set), "
-            "globs such as `wds/vtab/*`, retrieval, sugar_crepe, imagenet_robustness, a .txt file "
-            "with a name per line, or all.",
+            "globs such as `wds/vtab/*`, collections (vtab, vtab+, datacomp, retrieval, "
+            "imagenet_robustness, sugar_crepe), a .txt file with a name per line, or all.",
         ),
     ] = ()
     own: Annotated[OwnOptions, Parameter(name="*")] = field(default_factory=dict)
@@ -296,6 +297,7 @@ SHEETS = {
     "linear probe": (("linear_probe",), ("lp_acc1",)),
     "selection": (("image_caption_selection",), ("acc",)),
     "association": (("image_association",), ("jaccard",)),
+    CAPTIONING: ((CAPTIONING,), ("CIDEr",)),
     DATACOMP: ((DATACOMP,), (SCORE,)),
 }
 """The tables of `table` by name: the tasks in each, and its metrics unless others are given."""

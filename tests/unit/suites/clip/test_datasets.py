@@ -95,7 +95,8 @@ def test_several_labels_per_image_train_no_probe():
         (("wds/mnist",), {"tasks": ("zeroshot_retrieval",)}, "and not zeroshot_retrieval"),
         (("wds/nothing*",), {}, r"'wds/nothing\*'"),
         (("wds/mnist",), {"root": "/absent/{dataset}"}, "is not at /absent/mnist"),
-        (("wds/mnist",), {"tasks": ("captioning",)}, "unknown task"),
+        (("wds/mnist",), {"tasks": ("captions",)}, "unknown task"),
+        (("wds/mscoco_captions",), {"tasks": ("captioning",)}, r"clip_benchmark eval .*clip table"),
     ],
 )
 def test_a_wrong_name_task_or_place_is_answered_at_once(names, options, message):
