@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+LEAST_APART = 20
+"""Least distance of the ticks of a logarithmic axis in per cent; labels nearer touch."""
 ROOM = 1.04
 """Length of a linear axis relative to its largest value."""
 
@@ -87,7 +89,12 @@ def log_axis(values: Iterable[float | None], label: Callable[[float], str] = sig
         if len(numbers) <= 4:
             break
     stride = -(-len(numbers) // 4) or 1
-    return _with_ticks(Axis(low, high, logarithmic=True), numbers[::stride], label)
+    axis = Axis(low, high, logarithmic=True)
+    apart: list[float] = []
+    for number in numbers[::stride]:
+        if not apart or axis.at(number) - axis.at(apart[-1]) >= LEAST_APART:
+            apart.append(number)
+    return _with_ticks(axis, apart, label)
 
 
 def _with_ticks(axis: Axis, numbers: Iterable[float], label: Callable[[float], str]) -> Axis:
