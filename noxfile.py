@@ -402,6 +402,12 @@ def clip_features(session: nox.Session) -> None:
 
 
 @nox.session
+def clip_models(session: nox.Session) -> None:
+    """Write the sizes and tags of open_clip's models anew, after new pins (minutes)."""
+    session.run("python", "-m", "tests.open_clip_models")
+
+
+@nox.session
 def fuzz_clip(session: nox.Session) -> None:
     """Read mutated data sets by the clip suite (ten minutes): nox -s fuzz_clip -- COUNT [SEED]."""
     session.run("python", "-m", "tests.clip_fuzz", *(session.posargs or ["50000"]))

@@ -1,24 +1,28 @@
 """Survey open_clip's models: write their sizes and tags into the file for plans.
 
-    python -m skymark.suites.clip.models.survey open_clip.json
+    python -m tests.open_clip_models
 
-Runs in the suite's own environment, with models on the ``meta`` device, which has shapes and no
-values. Text models of the transformers library are counted by their published configurations.
+Runs in the clip suite's venv, with models on the ``meta`` device, which has shapes and no values.
+Text models of the transformers library are counted by their published configurations.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from skymark.suites.clip.models.choosing import normalisation_of
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "src" / "skymark" / "suites" / "clip" / "models" / "open_clip.json"
 
 HUB_TEXTS: dict[str, tuple[int, int]] = {
     "roberta-base": (125_000_000, 86_000_000),
@@ -53,7 +57,7 @@ class _Live:
 
         live = self
 
-        class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is not installed here
+        class Watch(TorchDispatchMode):  # type: ignore[misc]
             def __torch_dispatch__(
                 self, function: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
@@ -154,13 +158,8 @@ def _with_hub_text(configuration: dict[str, Any], text_model: str) -> dict[str, 
     }
 
 
-def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], list[str]]:
-    """Return the content of the file, and the architectures that failed, with their old sizes.
-
-    Args:
-        known: the file's old content.
-        missing: survey only architectures without old sizes.
-    """
+def written() -> tuple[dict[str, Any], list[str]]:
+    """Return the content of the file, and the architectures that failed, without sizes."""
     import open_clip
     from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
     from open_clip.transform import PreprocessCfg
@@ -170,12 +169,11 @@ def written(known: dict[str, Any], *, missing: bool) -> tuple[dict[str, Any], li
     problems: list[str] = []
     for name in sorted(open_clip.list_models()):
         configuration = open_clip.get_model_config(name)
-        sizes = known.get("architectures", {}).get(name, {}).get("sizes")
-        if sizes is None or not missing:
-            try:
-                sizes = surveyed(name)
-            except Exception as error:  # whatever a model's builder raises
-                problems.append(f"{name}: {error}")
+        try:
+            sizes = surveyed(name)
+        except Exception as error:  # whatever a model's builder raises
+            sizes = None
+            problems.append(f"{name}: {error}")
         tags = list_pretrained_tags_by_model(name)
         architectures[name] = {
             "quick_gelu": bool(configuration.get("quick_gelu", False)),
@@ -213,15 +211,18 @@ def digest_in(configuration: dict[str, Any]) -> str | None:
 
 
 def main() -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--missing", action="store_true", help="only sizes that the file lacks")
-    given = parser.parse_args()
-    path = given.file
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    content, problems = written(known, missing=given.missing)
-    path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
+    """Write the file, in the suite's venv."""
+    if find_spec("open_clip") is None:
+        from skymark.cache.location import cache_directory
+        from skymark.execute.venvs import Venvs
+        from skymark.suites.clip.suite import VENV
+
+        python = Venvs(cache_directory(), print).ensure(VENV).python
+        paths = os.pathsep.join(map(str, (ROOT / "src", ROOT)))
+        command = [str(python), "-m", "tests.open_clip_models"]
+        os.execve(python, command, {**os.environ, "PYTHONPATH": paths})
+    content, problems = written()
+    FILE.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", "utf-8")
     if problems:
         sys.exit("\n".join(problems))
 
