@@ -110,8 +110,7 @@ class TestTensorFlow:
 
     def test_one_iterator_delivers_epochs_as_a_loader_that_begins_there_does(self, tmp_path):
         from skymark.suites.loading.adapter import LoadingJob
-        from skymark.suites.loading.adapters.tfdata import records
-        from skymark.suites.loading.adapters.tfdata.adapter import TfDataLoader
+        from skymark.suites.loading.adapters.tfdata import TfDataLoader, records
 
         scenario, dataset = made("PR-2", tmp_path / "canonical")
         records.write_records(dataset, tmp_path)

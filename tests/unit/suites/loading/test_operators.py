@@ -6,7 +6,7 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapters.datarax.operators import OPERATORS as DATARAX
-from skymark.suites.loading.adapters.ffcv.adapter import OPERATORS as FFCV
+from skymark.suites.loading.adapters.ffcv import OPERATORS as FFCV
 from skymark.suites.loading.adapters.tfdata.operators import OPERATORS as TFDATA
 from skymark.suites.loading.operators import OperatorTable
 from skymark.suites.loading.registry import adapter_class
