@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
@@ -44,32 +45,23 @@ class TaskOnData:
         return (f"{self.dataset.name}: {told}",)
 
 
-@dataclass(frozen=True)
-class OwnTexts:
+class OwnTexts(NamedTuple):
     """The user's own prompts and class names, which replace the data sets'."""
 
     prompting: Prompting | None
     naming: Naming | None
 
-    def prompts_of(self, dataset: DataSet) -> FileEntry | None:
-        """Return the user's entry of prompts for a data set; None without a file.
+    def of(self, dataset: DataSet) -> tuple[FileEntry | None, FileEntry | None]:
+        """Return a data set's entries of prompts and of class names, None without a file.
 
         Raises:
-            DataError: the file has no prompts for it.
+            DataError: a file has none for it, or another number of names than its classes.
         """
-        return None if self.prompting is None else self.prompting.entry_for(dataset.name)
-
-    def names_of(self, dataset: DataSet) -> FileEntry | None:
-        """Return the user's entry of class names for a data set; None without a file.
-
-        Raises:
-            DataError: the file has no names for it, or another number than its classes.
-        """
-        if self.naming is None:
-            return None
-        found = self.naming.entry_for(dataset.name)
-        self.naming.names(found.entry, dataset.classes)
-        return found
+        files = (self.prompting, self.naming)
+        prompts, names = (None if file is None else file.entry_for(dataset.name) for file in files)
+        if self.naming is not None and names is not None:
+            self.naming.names(names.entry, dataset.classes)
+        return prompts, names
 
 
 def planned_cells(
@@ -173,14 +165,15 @@ def work_of(
     if dataset.damaged and not options.skip_damaged:
         raise DataError(f"{dataset.damaged[0]}; {SKIP}")
     prompted = task == PROMPTED
+    prompts, names = texts.of(dataset) if prompted else (None, None)
     specification = ClipSpecification(
         model=model,
         source=dataset.source,
         task=task,
         split=options.test_split,
         language=language,
-        prompt_file=texts.prompts_of(dataset) if prompted else None,
-        name_file=texts.names_of(dataset) if prompted else None,
+        prompt_file=prompts,
+        name_file=names,
         precision=settings.precision,
         batch_size=settings.batch_size,
         compile=settings.compile,

@@ -125,7 +125,7 @@ class ClipOptions(Frozen):
         if self.features is None:
             return None
         if "://" in self.features:
-            from skymark.suites.clip.features_store import checked_address
+            from skymark.suites.clip.features import checked_address
 
             return checked_address(self.features)
         place = Path(self.features).expanduser()

@@ -16,7 +16,7 @@ from skymark.suites.clip.encoding.loading import (
     import_open_clip,
     tokenizer_title,
 )
-from skymark.suites.clip.features_store import features_directory
+from skymark.suites.clip.features import features_directory
 from skymark.suites.clip.metrics import (
     DECODE_RATE,
     ENCODE_RATE,
@@ -47,7 +47,7 @@ class ClipRunner:
     """Cells of one model. Implements `skymark.suite.contract.Runner`."""
 
     def __init__(self, cell: Cell, cache: Path, platform: Platform = "cpu") -> None:
-        from skymark.suites.clip.encoding.features import FeatureStore
+        from skymark.suites.clip.features import FeatureStore
 
         self._cache = cache
         self._platform = platform

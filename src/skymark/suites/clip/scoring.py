@@ -23,7 +23,7 @@ from skymark.suites.clip.reading.opening import (
 
 if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, EncoderTime
-    from skymark.suites.clip.encoding.features import FeatureFacts, FeatureStore
+    from skymark.suites.clip.features import FeatureFacts, FeatureStore
     from skymark.suites.clip.oracle.verdict import Scored, ScoredSplit
     from skymark.suites.clip.pixels.preprocessing import (
         PixelMap,
@@ -163,7 +163,7 @@ class Scorer:
         weights_digest: str | None,
     ) -> FeatureFacts | None:
         """Return the facts of a split's features; None if they are not kept."""
-        from skymark.suites.clip.encoding.features import FeatureFacts
+        from skymark.suites.clip.features import FeatureFacts
 
         weights = specification.model.weights
         own = weights_digest if specification.model.library == "python" else weights.sha256
@@ -231,7 +231,7 @@ class Scorer:
         pixels: PixelMap | UndecodedPixels,
         encoder: Encoder,
     ) -> ScoredSplit:
-        from skymark.suites.clip.encoding.features import StoredFeatures
+        from skymark.suites.clip.features import StoredFeatures
         from skymark.suites.clip.oracle.verdict import ScoredSplit
         from skymark.suites.clip.pixels.preprocessing import PixelMap
 

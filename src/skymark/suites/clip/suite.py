@@ -169,7 +169,7 @@ class ClipSuite(Suite):
 
         A failure is announced, and only the cells of that data set fail.
         """
-        from skymark.suites.clip.features_store import fetch_features
+        from skymark.suites.clip.features import fetch_features
         from skymark.suites.clip.reading.fetching import fetch, splits_of
 
         cells = list(cells)
@@ -186,7 +186,7 @@ class ClipSuite(Suite):
 
     def keep(self, cells: Iterable[Cell], cache: Path, announce: Callable[[str], None]) -> None:
         """Store new image features in a bucket: workers have no keys."""
-        from skymark.suites.clip.features_store import store_features
+        from skymark.suites.clip.features import store_features
 
         store_features(cells, cache, announce)
 

@@ -16,6 +16,8 @@ from skymark.suites.clip.reading.layout import (
     SHARD_COUNT_FILE,
     TEMPLATE_FILE,
     TYPE_FILE,
+    Kind,
+    kind_of,
     prompts_of,
     read_text,
     require_shard,
@@ -76,7 +78,7 @@ LAYOUTS = (
     "them), or DIRECTORY/SPLIT/CLASS/*.jpg; Winoground as DIRECTORY/examples.jsonl, SugarCrepe as "
     "DIRECTORY/PART.json with DIRECTORY/val2017 (give the name DIRECTORY/PART.json)"
 )
-KINDS: dict[str, tuple[Task, bool]] = {
+KINDS: dict[Kind, tuple[Task, bool]] = {
     "classification": ("zeroshot_classification", False),
     "multilabel": ("zeroshot_classification", True),
     "retrieval": ("zeroshot_retrieval", False),
@@ -154,10 +156,7 @@ def _shards(path: Path, name: str, split: str) -> DataSet:
     shards = shards_of(path, split)
     for shard in shards:
         require_shard(shard)
-    kind = (_text(path / TYPE_FILE) or "classification").strip().casefold()
-    if kind not in KINDS:
-        raise DataError(f"{path / TYPE_FILE} says {kind!r}; it may say {', '.join(KINDS)}")
-    task, multilabel = KINDS[kind]
+    task, multilabel = KINDS[kind_of(path)]
     classes = prompts = None
     if task == "zeroshot_classification":
         written = prompts_of(path, "en")

@@ -33,7 +33,7 @@ from skymark.suites.clip.reading.selection import (
     read_winoground,
 )
 from skymark.suites.clip.reading.tars import read_shards
-from skymark.suites.clip.reading.user_files import names_in, prompts_in
+from skymark.suites.clip.reading.user_files import Naming, Prompting
 from skymark.suites.clip.specification import ClipSpecification, Source
 
 MOST_CLASSES = 100_000
@@ -172,11 +172,11 @@ def prompts_for(specification: ClipSpecification, opened: OpenedSplit) -> Prompt
     else:
         found = prompts_of(opened.directory, specification.language)
     check_labels(opened, len(found.classes))
-    if specification.name_file is not None:
-        names = names_in(specification.name_file, len(found.classes))
+    if (file := specification.name_file) is not None:
+        names = Naming.read_again(file).names(file.entry, len(found.classes))
         found = found.model_copy(update={"classes": names})
-    if specification.prompt_file is not None:
-        return prompts_in(specification.prompt_file, found.classes)
+    if (file := specification.prompt_file) is not None:
+        return Prompting.read_again(file).prompts(file.entry, found.classes)
     return found
 
 

@@ -135,15 +135,6 @@ class Naming(Entries):
             raise DataError(f"{self.path} has class names for {entry} that are empty or no texts")
 
 
-def names_in(file: FileEntry, count: int) -> tuple[str, ...]:
-    """Return the class names of a planned cell.
-
-    Raises:
-        DataError: the file changed since the plan, or has another number of names.
-    """
-    return Naming.read_again(file).names(file.entry, count)
-
-
 class Prompting(Entries):
     """Content of a file of prompts, read and checked once."""
 
@@ -201,12 +192,3 @@ class Prompting(Entries):
             of_class = f", class {printable(name[:80])}" if name else ""
             for number, text in enumerate(texts, 1):
                 yield f"{self.path}, {entry}{of_class}, text {number}", text
-
-
-def prompts_in(file: FileEntry, classes: tuple[str, ...]) -> Prompts:
-    """Return the prompts of a planned cell.
-
-    Raises:
-        DataError: the file changed since the plan, or lacks prompts for a class.
-    """
-    return Prompting.read_again(file).prompts(file.entry, classes)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skymark.model.errors import ChangedSincePlanError, DataError
-from skymark.suites.clip.reading.user_files import Naming, names_in
+from skymark.suites.clip.reading.user_files import Naming
 
 CONTENT = {"vtab/pets": ["gatto", "cane"], "wds/mine": ["uno"]}
 
@@ -25,14 +25,14 @@ def write(tmp_path):
 def test_names_are_those_of_the_data_set_in_order(write):
     file = Naming(write(CONTENT)).entry_for("wds/vtab/pets")
     assert file.entry == "vtab/pets"
-    assert names_in(file, 2) == ("gatto", "cane")
+    assert Naming.read_again(file).names(file.entry, 2) == ("gatto", "cane")
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_another_number_of_names_than_of_classes_is_refused(write, count):
     file = Naming(write(CONTENT)).entry_for("vtab/pets")
     with pytest.raises(DataError, match=rf" 2 .*vtab/pets.* {count} class"):
-        names_in(file, count)
+        Naming.read_again(file).names(file.entry, count)
 
 
 def test_a_class_of_the_peer_s_own_files_has_an_empty_name(write):
@@ -43,7 +43,7 @@ def test_a_file_that_changed_since_the_plan_is_refused(write):
     file = Naming(write(CONTENT)).entry_for("wds/mine")
     write({"wds/mine": ["due"]})
     with pytest.raises(ChangedSincePlanError, match=r"names\.json"):
-        names_in(file, 1)
+        Naming.read_again(file).names(file.entry, 1)
 
 
 def test_a_data_set_without_an_entry_is_not_scored_with_those_of_another(write):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skymark.model.errors import ChangedSincePlanError, DataError
-from skymark.suites.clip.reading.user_files import Prompting, prompts_in
+from skymark.suites.clip.reading.user_files import Prompting
 
 CLASSES = ("cat", "dog")
 BY_CLASS = {"cat": ["whiskers", "a purring cat"], "dog": ["a dog that barks"], "owl": ["feathers"]}
@@ -27,13 +27,14 @@ def write(tmp_path):
 def test_each_class_has_its_own_prompts(write):
     file = Prompting(write(CONTENT)).entry_for("wds/vtab/pets")
     assert file.entry == "vtab/pets"
-    prompts = prompts_in(file, CLASSES)
+    prompts = Prompting.read_again(file).prompts(file.entry, CLASSES)
     assert [prompts.of_class(name) for name in CLASSES] == [BY_CLASS["cat"], BY_CLASS["dog"]]
     assert prompts.counts == [2, 1]
 
 
 def test_templates_are_filled_with_the_names(write):
-    prompts = prompts_in(Prompting(write(CONTENT)).entry_for("wds/mine"), CLASSES)
+    file = Prompting(write(CONTENT)).entry_for("wds/mine")
+    prompts = Prompting.read_again(file).prompts(file.entry, CLASSES)
     assert prompts.of_class("dog") == ["a photo of a dog.", "dog"]
     assert prompts.counts == [2, 2]
 
@@ -48,7 +49,7 @@ def test_a_file_that_changed_since_the_plan_is_refused(write):
     file = Prompting(write(CONTENT)).entry_for("wds/mine")
     write({"wds/mine": ["{c}"]})
     with pytest.raises(ChangedSincePlanError, match=r"prompts\.json"):
-        prompts_in(file, CLASSES)
+        Prompting.read_again(file).prompts(file.entry, CLASSES)
 
 
 def test_a_class_without_prompts_is_named(write):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.clip.features_store import (
+from skymark.suites.clip.features import (
     beginning_of,
     features_directory,
     fetch_features,
