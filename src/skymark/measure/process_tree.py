@@ -72,36 +72,30 @@ def pss_bytes(pid: int) -> int | None:
     has ended has 0. None without ``smaps_rollup`` (before Linux 4.14), or for another user's
     process.
     """
-    try:
-        with (PROC / str(pid) / "smaps_rollup").open("rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError):
-        # The file is missing for a process that lives: an old kernel, not an ended process.
-        return None if (PROC / str(pid) / "maps").exists() else 0
-    except PermissionError:
-        return None
-    return 0
+    mapped = _mapped_bytes(pid)
+    return None if mapped is None else mapped.get(b"Pss", 0)
 
 
 def shared_bytes(pid: int) -> int | None:
-    """Return the part of a process's `pss_bytes` in pages that other processes map, too.
+    """Return the part of a process's `pss_bytes` in pages that other processes map, too."""
+    mapped = _mapped_bytes(pid)
+    if mapped is None:
+        return None
+    private = mapped.get(b"Private_Clean", 0) + mapped.get(b"Private_Dirty", 0)
+    return max(0, mapped.get(b"Pss", 0) - private)
 
-    None if the kernel does not report it, 0 for a process that has ended.
-    """
-    pss, private = 0, 0
+
+def _mapped_bytes(pid: int) -> dict[bytes, int] | None:
+    """Return a process's memory by kind; empty for an ended process, None if it is unknown."""
     try:
-        for line in (PROC / str(pid) / "smaps_rollup").read_bytes().splitlines():
-            if line.startswith(b"Pss:"):
-                pss = int(line.split()[1]) * 1024
-            elif line.startswith((b"Private_Clean:", b"Private_Dirty:")):
-                private += int(line.split()[1]) * 1024
+        lines = (PROC / str(pid) / "smaps_rollup").read_bytes().splitlines()
     except (FileNotFoundError, ProcessLookupError):
-        return 0
+        # The file is missing for a process that lives: an old kernel, not an ended process.
+        return None if (PROC / str(pid) / "maps").exists() else {}
     except PermissionError:
         return None
-    return max(0, pss - private)
+    fields = (line.split() for line in lines if line.endswith(b"kB"))
+    return {name.rstrip(b":"): int(size) * 1024 for name, size, _ in fields}
 
 
 def pss_bytes_of_tree(pid: int, exclude: Collection[int] = ()) -> int | None:
