@@ -1,4 +1,4 @@
-"""The user's function that makes a loader, read without running it, and the values to try."""
+"""The user's function that makes a loader, read without running it; its cell, and values to try."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from pydantic import Field
+
 from skymark.machine.facts import has_driver
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
-from skymark.model.record import Setting
+from skymark.model.record import Cell, Setting
 from skymark.suite.given import combinations
 
 FORM = re.compile(r"(?P<file>.+\.py):(?P<function>[^\W\d]\w*)")
@@ -138,6 +140,39 @@ def _required(arguments: Parameters) -> tuple[str, ...]:
     bare = plain[: len(plain) - len(arguments.defaults)]
     pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return (*bare, *(one.arg for one, default in pairs if default is None))
+
+
+class OwnOptions(Frozen):
+    """Options of the command line that are no settings."""
+
+    python: str = Field(
+        default="python", description="The Python that has your loader's libraries."
+    )
+
+
+class OwnSpecification(Frozen):
+    """The function, and the interpreter that runs it."""
+
+    maker: Maker
+    python: str
+    """As the user named it; a name is looked up on the PATH."""
+
+    @classmethod
+    def of(cls, cell: Cell) -> OwnSpecification:
+        """Return the specification of a cell."""
+        return cls.model_validate(cell.specification)
+
+
+def split(settings: Mapping[str, Setting]) -> tuple[float, dict[str, Setting]]:
+    """Return the seconds of a step, and the parameters of the function.
+
+    Raises:
+        UsageError: the step is no time.
+    """
+    step = settings.get(STEP, 0.0)
+    if isinstance(step, bool | str) or step < 0:
+        raise UsageError(f"setting {STEP}={step!r}: give milliseconds, such as {STEP}=120")
+    return step / 1000, {name: value for name, value in settings.items() if name != STEP}
 
 
 # What is tried

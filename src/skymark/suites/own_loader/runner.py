@@ -14,8 +14,8 @@ from skymark.model.effort import Effort
 from skymark.model.machine import Platform
 from skymark.model.record import Cell, Record, Resources, RoundResult, Verification
 from skymark.suite.contract import TimedRegion
+from skymark.suites.own_loader.maker import OwnSpecification, split
 from skymark.suites.own_loader.metrics import COST, RATE, UTILISATION
-from skymark.suites.own_loader.specification import OwnSpecification, split
 from skymark.suites.own_loader.trial import Counted, LoaderError, TrialOrder, trial
 from skymark.watching.verdict import LoopVerdict, verdict_of
 

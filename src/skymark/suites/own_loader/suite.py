@@ -17,9 +17,17 @@ from skymark.model.record import Cell, Record, Setting
 from skymark.model.requests import Work
 from skymark.suite.contract import Grid, Row, Suite, Tuning
 from skymark.suite.given import options_of, read_given
-from skymark.suites.own_loader.maker import FORM, NOTHING, STEP, points_of, read_maker
+from skymark.suites.own_loader.maker import (
+    FORM,
+    NOTHING,
+    STEP,
+    OwnOptions,
+    OwnSpecification,
+    points_of,
+    read_maker,
+    split,
+)
 from skymark.suites.own_loader.metrics import COST, DECLARATION, UTILISATION
-from skymark.suites.own_loader.specification import OwnOptions, OwnSpecification, split
 
 SCENARIO = "loop"
 ROUNDS = {"check": (1, 1), "quick": (3, 3), "standard": (5, 9), "rigorous": (10, 30)}
