@@ -8,7 +8,7 @@ import pytest
 
 from skymark.measure.loop import timed_pass
 from skymark.suites.loading.drives import epochs
-from skymark.suites.loading.drives.warm_up import Enough
+from skymark.suites.loading.drives.stream import Enough
 from skymark.suites.loading.figures import round_metrics
 from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism

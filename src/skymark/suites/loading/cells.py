@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -182,15 +182,8 @@ def planned_cell(
     of one scenario, size and axes share a machine, because they are compared.
     """
     reference = reference_of(cell)
-    cls, adapter = scenario_class(cell.scenario), adapter_class(reference)
-    specification = LoadingSpecification.of(cell)
-    reason = (
-        refused_abilities(cls, adapter, cell.axes, cell.settings)
-        or refused_delivery(adapter, cell.settings, platform)
-        or refused_step(cls, adapter, cell.settings, platform)
-        or refused_workers(adapter, bind_scenario(cell), cell.settings)
-        or refused_images(cls, adapter, specified.images)
-    )
+    cls, specification = scenario_class(cell.scenario), LoadingSpecification.of(cell)
+    reason = next(refusals(cell, platform, specified.images), None)
     return PlannedCell(
         cell=cell,
         group=f"{reference} {cell.id}" if cls.own_process else reference,
@@ -282,54 +275,44 @@ def specification_of(
     )
 
 
-def refused_abilities(
-    cls: type[Scenario],
-    adapter: type[Adapter],
-    axes: Mapping[str, Setting],
-    settings: Mapping[str, Setting],
-) -> Cause | None:
-    """Return the reason why a cell cannot run: the abilities that the adapter lacks."""
-    if adapter.native_only and cls.id not in adapter.native:
-        return Cause(kind="lacks-ability", message=adapter.native_only)
+def refusals(cell: Cell, platform: Platform, images: frozenset[str]) -> Iterator[Cause]:
+    """Yield the reasons why a cell cannot run on a platform.
+
+    Args:
+        cell: scenario, adapter and settings.
+        platform: of the machine.
+        images: kinds of the first images of real data.
+    """
+    cls, adapter = scenario_class(cell.scenario), adapter_class(reference_of(cell))
+    settings, _ = read_settings(cell.settings)
+    lacking = "; ".join(adapter.lacks(cls.requirements(cell.axes)))
     if adapter.media_only and not cls.encoded_media:
-        return Cause(kind="lacks-ability", message=adapter.media_only)
-    if reasons := adapter.lacks(cls.requirements(axes)):
-        return Cause(kind="lacks-ability", message="; ".join(reasons))
-    if (format := settings.get("format")) is not None and format not in adapter.formats:
-        return Cause(
+        lacking = adapter.media_only
+    if adapter.native_only and cls.id not in adapter.native:
+        lacking = adapter.native_only
+    if lacking:
+        yield Cause(kind="lacks-ability", message=lacking)
+    if settings.format is not None and settings.format not in adapter.formats:
+        yield Cause(
             kind="lacks-format",
-            message=f"{adapter.name} does not read the format {format!r}",
+            message=f"{adapter.name} does not read the format {settings.format!r}",
             action=f"choose from {', '.join(adapter.formats)}",
         )
-    return None
-
-
-def refused_images(
-    cls: type[Scenario], adapter: type[Adapter], kinds: frozenset[str]
-) -> Cause | None:
-    """Return the reason against an adapter's own decoder for some kinds of images, if any."""
-    if (reason := adapter.undecoded(cls.id, kinds)) is None:
-        return None
-    return Cause(kind="lacks-decoder", message=reason, action=OTHER_IMAGES)
-
-
-def refused_delivery(
-    adapter: type[Adapter], settings: Mapping[str, Setting], platform: Platform
-) -> Cause | None:
-    """Return the reason why an adapter cannot deliver to a platform's accelerator, if requested."""
-    if settings.get("deliver") != "device" or reaches(adapter, platform):
-        return None
-    if adapter.framework is None:
-        lacking = (
-            f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
+    if settings.deliver == "device" and not reaches(adapter, platform):
+        none = f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
+        name = adapter.framework
+        why = none if name is None else unreached(adapter, name, platform)
+        yield Cause(
+            kind="lacks-framework",
+            message=f"{adapter.name} cannot deliver batches to a device: {why}",
+            action="measure it with --deliver host",
         )
-    else:
-        lacking = unreached(adapter, adapter.framework, platform)
-    return Cause(
-        kind="lacks-framework",
-        message=f"{adapter.name} cannot deliver batches to a device: {lacking}",
-        action="measure it with --deliver host",
-    )
+    if settings.step_kind is not None:
+        yield from refusals_of_step(cls, adapter, settings.step_kind.network, platform)
+    if (reason := adapter.cannot_share(bind_scenario(cell), settings.workers)) is not None:
+        yield Cause(kind="uneven-shares", message=reason, action="set another --workers")
+    if (reason := adapter.undecoded(cls.id, images)) is not None:
+        yield Cause(kind="lacks-decoder", message=reason, action=OTHER_IMAGES)
 
 
 def need_of(cell: Cell) -> Need:
@@ -364,41 +347,25 @@ def unreached(adapter: type[Adapter], name: FrameworkName, platform: Platform) -
     return f"its venv has {name} on machines with a {platforms} only"
 
 
-def refused_workers(
-    adapter: type[Adapter], scenario: Scenario, settings: Mapping[str, Setting]
-) -> Cause | None:
-    """Return the reason why an adapter's workers cannot share a scenario's data, if any."""
-    workers = read_settings(settings)[0].workers
-    if (reason := adapter.cannot_share(scenario, workers)) is None:
-        return None
-    return Cause(kind="uneven-shares", message=reason, action="set another --workers")
-
-
-def refused_step(
-    cls: type[Scenario],
-    adapter: type[Adapter],
-    settings: Mapping[str, Setting],
-    platform: Platform,
-) -> Cause | None:
-    """Return the reason why an adapter cannot train on a scenario's batches, if requested."""
-    kind = read_settings(settings)[0].step_kind
-    if kind is None:
-        return None
+def refusals_of_step(
+    cls: type[Scenario], adapter: type[Adapter], network: str, platform: Platform
+) -> Iterator[Cause]:
+    """Yield the reasons why an adapter cannot train a network on a scenario's batches."""
     if "jax" in cls.needs:
-        return Cause(
+        yield Cause(
             kind="lacks-step",
             message=f"{cls.id} divides its batches among devices, and a step is of one device",
             action="measure it with --think-time-ms",
         )
-    if kind.network in IMAGE_NETWORKS and not cls.images:
-        return Cause(
+    if network in IMAGE_NETWORKS and not cls.images:
+        yield Cause(
             kind="lacks-step",
-            message=f"{kind.network} is trained on images, and {cls.id} delivers none",
+            message=f"{network} is trained on images, and {cls.id} delivers none",
             action="measure it with --step mlp:MS",
         )
     name = adapter.framework
     if name in TRAINED_BY and reaches(adapter, platform):
-        return None
+        return
     if name is None:
         trained_by = " or ".join(TRAINED_BY.values())
         lacking = f"no framework in its venv that has a training step: {trained_by}"
@@ -406,8 +373,8 @@ def refused_step(
         lacking = f"the framework in its venv is {name}, which has no training step here"
     else:
         lacking = unreached(adapter, name, platform)
-    return Cause(
+    yield Cause(
         kind="lacks-framework",
-        message=f"{adapter.name} cannot make the step {kind.network}: {lacking}",
+        message=f"{adapter.name} cannot make the step {network}: {lacking}",
         action="measure it with --think-time-ms",
     )

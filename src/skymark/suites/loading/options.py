@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from skymark.model.base import Frozen
-from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.errors import UnknownNameError
 from skymark.model.option import read_value
 from skymark.model.record import Setting
 from skymark.suite.given import options_of, read_given
@@ -42,28 +42,11 @@ class LoadingOptions(Frozen):
         default=DEFAULT_SEED, ge=0, lt=2**64, description="Seed of all random numbers."
     )
 
-    @classmethod
-    def of(cls, options: Mapping[str, JsonValue]) -> LoadingOptions:
-        """Read the options of a selection.
-
-        Raises:
-            UsageError: there is no such option, or its value is of another kind.
-        """
-        try:
-            return cls.model_validate(options)
-        except ValidationError as error:
-            fault = error.errors()[0]
-            raise UsageError(f"option {fault['loc'][0]}: {fault['msg']}") from error
-
     @property
     def axes(self) -> dict[str, tuple[Setting, ...]]:
         """The chosen values by axis, such as ``{"depth": (10,)}``."""
         pairs = (text.partition("=")[::2] for text in self.axis)
-        return {name: _values(values.split(",")) for name, values in pairs}
-
-
-def _values(texts: Iterable[str]) -> tuple[Setting, ...]:
-    return tuple(read_value(text) for text in texts)
+        return {name: tuple(map(read_value, values.split(","))) for name, values in pairs}
 
 
 MOST = 1_000_000

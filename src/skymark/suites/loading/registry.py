@@ -16,10 +16,10 @@ from skymark.suites.loading.adapter import ADAPTERS, Adapter
 from skymark.suites.loading.adapter import adapter as register_adapter
 from skymark.suites.loading.scenario import SCENARIOS, Scenario
 from skymark.suites.loading.specification import (
-    AdapterReference,
     FileReference,
     LoadingSpecification,
     SlugReference,
+    parse_reference,
     reference_of,
 )
 
@@ -76,7 +76,7 @@ def adapter_reference(name: str) -> SlugReference | FileReference:
     Raises:
         UnknownNameError: there is no such slug or name; the message has the nearest.
     """
-    reference = AdapterReference.parse(name)
+    reference = parse_reference(name)
     if isinstance(reference, FileReference):
         return reference
     by_name = _slugs_by_name()

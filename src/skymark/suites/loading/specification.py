@@ -1,6 +1,6 @@
 """The specification of a cell: what decides its data and its work, and which adapter does it.
 
-`AdapterReference.parse` is the only place where their text is taken apart; `str` puts it together
+`parse_reference` is the only place where their text is taken apart; `str` puts it together
 again, so that a reference can be sent to another process as text.
 """
 
@@ -68,32 +68,7 @@ def reference_of(cell: Cell) -> str:
     return LoadingSpecification.of(cell).adapter_file or cell.adapter
 
 
-class AdapterReference(Frozen):
-    """The way to an adapter's class: a `SlugReference` or a `FileReference`."""
-
-    @staticmethod
-    def parse(text: str) -> SlugReference | FileReference:
-        """Return the reference that ``slug``, ``slug@version`` or ``file.py:Class`` stands for.
-
-        A file's path is made absolute. Whether there is such an adapter is not asked; see
-        `skymark.suites.loading.registry.adapter_reference`, which also takes display names.
-
-        Raises:
-            UsageError: nothing stands before or after the ``@``.
-        """
-        if ".py:" in text:
-            path, _, class_name = text.rpartition(":")
-            return FileReference(path=Path(path).resolve(), class_name=class_name)
-        slug, at, version = text.partition("@")
-        if at and not (slug and version):
-            raise UsageError(
-                f"adapter {text!r} names no {'version' if slug else 'adapter'}; "
-                f"write {slug or 'ADAPTER'}@VERSION or {slug or 'ADAPTER'}"
-            )
-        return SlugReference(slug=slug, version=version or None)
-
-
-class SlugReference(AdapterReference):
+class SlugReference(Frozen):
     """An adapter of skymark or of an installed package, by its slug."""
 
     slug: str
@@ -104,7 +79,7 @@ class SlugReference(AdapterReference):
         return self.slug if self.version is None else f"{self.slug}@{self.version}"
 
 
-class FileReference(AdapterReference):
+class FileReference(Frozen):
     """An adapter class in a user's own file."""
 
     path: Path
@@ -120,3 +95,24 @@ class FileReference(AdapterReference):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.class_name}"
+
+
+def parse_reference(text: str) -> SlugReference | FileReference:
+    """Return the reference that ``slug``, ``slug@version`` or ``file.py:Class`` stands for.
+
+    A file's path is made absolute. Whether there is such an adapter is not asked; see
+    `skymark.suites.loading.registry.adapter_reference`, which also takes display names.
+
+    Raises:
+        UsageError: nothing stands before or after the ``@``.
+    """
+    if ".py:" in text:
+        path, _, class_name = text.rpartition(":")
+        return FileReference(path=Path(path).resolve(), class_name=class_name)
+    slug, at, version = text.partition("@")
+    if at and not (slug and version):
+        raise UsageError(
+            f"adapter {text!r} names no {'version' if slug else 'adapter'}; "
+            f"write {slug or 'ADAPTER'}@VERSION or {slug or 'ADAPTER'}"
+        )
+    return SlugReference(slug=slug, version=version or None)

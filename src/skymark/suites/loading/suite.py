@@ -20,6 +20,7 @@ from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cause, Cell, Record, RoundResult, StabilityWarning
 from skymark.model.venv import WORKER, VenvSpec
 from skymark.suite.contract import DeviceLibrary, Row, Suite, Tuning
+from skymark.suite.given import read_given
 from skymark.suites.loading.adapter import Adapter
 from skymark.suites.loading.cells import (
     ALL,
@@ -48,9 +49,9 @@ from skymark.suites.loading.registry import (
     scenarios,
 )
 from skymark.suites.loading.specification import (
-    AdapterReference,
     LoadingSpecification,
     SlugReference,
+    parse_reference,
     reference_of,
 )
 from skymark.suites.loading.stability import warnings_of
@@ -117,7 +118,7 @@ class LoadingSuite(Suite):
 
     def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
         """Return the cells of a selection: scenario by scenario, adapter by adapter."""
-        chosen_options = LoadingOptions.of(selection.options)
+        chosen_options = read_given(LoadingOptions, "option", selection.options)
         names = selection.scenarios or ("tier-1",)
         size = selection.size or SMALLEST
         chosen = [pair for name in names for pair in scenario_variants(name, size)]
@@ -268,7 +269,7 @@ class LoadingSuite(Suite):
 
 def display_name(adapter: str) -> str | None:
     """Return a library's own name, with the requested version; None for unknown libraries."""
-    reference = AdapterReference.parse(adapter)
+    reference = parse_reference(adapter)
     known = adapters().get(reference.slug) if isinstance(reference, SlugReference) else None
     if known is None or not isinstance(reference, SlugReference):
         return None

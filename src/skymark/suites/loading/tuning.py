@@ -21,7 +21,7 @@ class LoadingLimits(Frozen):
 
     Whole epochs are measured after one warm-up epoch, until both `min_seconds` and `min_batches`
     are reached. Measurements end after `max_seconds`, even in the middle of an epoch. A warm-up may
-    end earlier; see `drives.warm_up`.
+    end earlier; see `drives.stream.Enough`.
     """
 
     min_seconds: float

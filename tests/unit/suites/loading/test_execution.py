@@ -12,7 +12,7 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapter import Adapter, LoadingJob
-from skymark.suites.loading.drives.core_use import CoreUse
+from skymark.suites.loading.drives.epochs import CoreClocks, core_use
 from skymark.suites.loading.registry import adapters, scenario_class
 
 
@@ -85,15 +85,15 @@ def test_every_adapter_says_what_makes_its_batches() -> None:
 
 
 def test_the_cores_of_the_process_that_takes_batches_are_its_own_cpu_time() -> None:
-    use, begin_s = CoreUse(), time.process_time()
+    before, begin_s = CoreClocks(), time.process_time()
     while (burnt_s := time.process_time() - begin_s) < 0.05:
         pass
-    use.end()
-    found = use.figures(cpu_s=2.0)
+    after = CoreClocks()
+    found = core_use(before, after, cpu_s=2.0)
     wall_s = 2.0 / found["cores_used"]
     assert found["cores_of_consumer"] * wall_s >= burnt_s * (1 - 1e-9)
     assert found["cores_idle"] >= 0
-    assert use.figures(cpu_s=None) == {}
+    assert core_use(before, after, cpu_s=None) == {}
 
 
 def test_a_few_workers_are_threads_where_deep_lake_decodes() -> None:

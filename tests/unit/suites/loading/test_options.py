@@ -12,7 +12,7 @@ from skymark.suites.loading.tuning import EFFORTS
 
 
 def test_what_was_not_given_has_the_default_that_the_command_line_shows():
-    options = LoadingOptions.of({})
+    options = LoadingOptions()
     assert (options.axis, options.data, options.seed) == ((), None, DEFAULT_SEED)
     declared = {one.name: one.default for one in OPTIONS if not one.setting}
     assert declared["seed"] == options.seed
@@ -26,17 +26,17 @@ def test_every_declared_option_is_read_by_the_suite_and_no_other():
 
 
 def test_values_of_an_axis_are_read_as_what_they_look_like():
-    options = LoadingOptions.of({"axis": ["depth=10,3", "mode=eager", "share=0.5"]})
+    options = LoadingOptions(axis=("depth=10,3", "mode=eager", "share=0.5"))
     assert options.axes == {"depth": (10, 3), "mode": ("eager",), "share": (0.5,)}
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"seed": "lucky"}, "option seed: "),
-        ({"axis": 3}, "option axis: "),
-        ({"data": 3}, "option data: "),
-        ({"sede": 3}, "option sede: "),
+        ({"seed": "lucky"}, "option seed="),
+        ({"axis": 3}, "option axis="),
+        ({"data": 3}, "option data="),
+        ({"sede": 3}, "unknown option 'sede'"),
     ],
 )
 def test_an_option_that_is_none_or_of_another_kind_is_refused(options, words):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from skymark.model.errors import UsageError
-from skymark.suites.loading.specification import AdapterReference, FileReference, SlugReference
+from skymark.suites.loading.specification import FileReference, SlugReference, parse_reference
 
 
 @pytest.mark.parametrize(
@@ -22,16 +22,16 @@ from skymark.suites.loading.specification import AdapterReference, FileReference
     ],
 )
 def test_a_reference_is_read_and_written_as_the_same_text(text, reference):
-    assert AdapterReference.parse(text) == reference
+    assert parse_reference(text) == reference
     assert str(reference) == text
 
 
 def test_the_path_of_an_own_file_is_made_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert str(AdapterReference.parse("./my.py:Mine")) == f"{tmp_path}/my.py:Mine"
+    assert str(parse_reference("./my.py:Mine")) == f"{tmp_path}/my.py:Mine"
 
 
 @pytest.mark.parametrize(("text", "words"), [("grain@", "no version"), ("@2", "no adapter")])
 def test_half_of_a_version_is_refused(text, words):
     with pytest.raises(UsageError, match=words):
-        AdapterReference.parse(text)
+        parse_reference(text)

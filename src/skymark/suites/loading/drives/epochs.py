@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,14 +16,18 @@ import numpy as np
 
 from skymark.measure.consumer import work_of
 from skymark.measure.loop import FOREVER_NS, Pass, end, timed_pass
+from skymark.measure.machine_watch import core_times
 from skymark.measure.slices import Slices
 from skymark.suites.loading.delivery.loader import transfer_of
 from skymark.suites.loading.devices import devices_of, on_host
-from skymark.suites.loading.drives.core_use import CoreUse
 from skymark.suites.loading.drives.fresh import FreshLoader, PassOrder, RemotePass
 from skymark.suites.loading.drives.outcome import Bench, Outcome, awaiting
-from skymark.suites.loading.drives.stream import FEWEST_EPOCHS, queued_batches
-from skymark.suites.loading.drives.warm_up import Enough, least_batches
+from skymark.suites.loading.drives.stream import (
+    FEWEST_EPOCHS,
+    Enough,
+    least_batches,
+    queued_batches,
+)
 from skymark.suites.loading.oracle import CpuTime, Elements, Order, kept_content, stream_of
 from skymark.suites.loading.oracle.arrival import Arrivals, NotingArrivals
 from skymark.suites.loading.oracle.cost import FirstCost, PauseTime
@@ -183,16 +188,16 @@ def measure(
     if bench.begin(in_slices=passes_of is None):
         bench.limits = bench.limits.with_other_side()
     outcome.pause_ends(bench.cpu_s())
-    use = CoreUse()
+    before = CoreClocks()
     passes = measured_epochs(bench, run)
-    use.end()
+    after = CoreClocks()
     outcome.resources = bench.region.ends()
     if bench.region.slices:
         slices = Slices(bench.region.slices)
         passes = [slices.live_part(done) for done in passes]
         outcome.extra["cut_waits"] = sum(sum(done.is_cut) for done in passes)
     elif passes_of is None:
-        outcome.extra |= use.figures(outcome.resources.cpu_s)
+        outcome.extra |= core_use(before, after, outcome.resources.cpu_s)
     sent = bench.sent_bytes() - sent
     first = first_measured(bench, passes)
     for epoch, done in enumerate(passes, 1):
@@ -205,6 +210,34 @@ def measure(
         bench.oracle.check(PauseTime(outcome.pause_cpu_s, held, outcome.sampled_elements))
     bench.check_fetched(sent, outcome.sampled_elements)
     return [warm, *passes]
+
+
+@dataclasses.dataclass(frozen=True)
+class CoreClocks:
+    """The clocks at one moment, in seconds."""
+
+    wall_s: float = field(default_factory=time.perf_counter)
+    consumer_s: float = field(default_factory=time.process_time)
+    """CPU time of this process, which takes the batches, with all its threads."""
+    idle_s: float = field(default_factory=lambda: core_times().idle)
+
+
+def core_use(before: CoreClocks, after: CoreClocks, cpu_s: float | None) -> dict[str, float]:
+    """Return the metrics of a loader's cores; empty without a CPU time.
+
+    Args:
+        before: before the measured epochs.
+        after: after them.
+        cpu_s: CPU seconds of the process tree meanwhile.
+    """
+    wall_s = after.wall_s - before.wall_s
+    if cpu_s is None or wall_s <= 0:
+        return {}
+    return {
+        "cores_used": cpu_s / wall_s,
+        "cores_idle": max(0.0, after.idle_s - before.idle_s) / wall_s,
+        "cores_of_consumer": (after.consumer_s - before.consumer_s) / wall_s,
+    }
 
 
 def warm_up(bench: Bench, outcome: Outcome, run: RunEpoch, verified: Verify) -> Pass:
