@@ -7,9 +7,8 @@ import importlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -38,32 +37,11 @@ if TYPE_CHECKING:
     from skymark.suites.loading.drives.outcome import Outcome
 
 
-LINK_SETTINGS = (
-    "http_latency_ms",
-    "http_latency_tail",
-    "http_bandwidth_mb_s",
-    "http_concurrency",
-)
-"""Settings of the object server that are among the figures."""
-
+LINK_SETTINGS = {name for name in LoadingSettings.model_fields if name.startswith("http_")}
+"""Settings of the object server, which are among the figures."""
 
 FROM_MEMORY = 0.5
 """Share of the files in the page cache above which a rate is of the memory."""
-
-
-@dataclass(frozen=True)
-class LinkCondition:
-    """The link to an object server, in the record's form; empty without one."""
-
-    figures: Mapping[str, float] = field(default_factory=dict)
-    cores: str | None = None
-    """The CPUs of the measured processes, and the CPUs of the server."""
-
-
-def _served_from(cached: float | None) -> dict[str, Setting]:
-    if cached is None:
-        return {}
-    return {"served_from": "memory" if cached > FROM_MEMORY else "disk"}
 
 
 class AdapterBench:
@@ -190,9 +168,11 @@ class AdapterBench:
         )
         started_at = datetime.now(UTC)
         drive = importlib.import_module(f"skymark.suites.loading.drives.{scenario.drive}")
-        with self._served(job, settings, bench) as link:
+        with self._served(job, settings, bench) as cores:
             outcome = drive.drive(bench)
-        outcome.extra |= link.figures
+        if job.format in HTTP:
+            link = settings.model_dump(include=LINK_SETTINGS, exclude_none=True)
+            outcome.extra |= link
         region.hand_over(Path(f"/proc/{os.getpid()}/fd/{file.fileno()}"))
         return RoundResult(
             round=round,
@@ -207,7 +187,11 @@ class AdapterBench:
                 "operators": "native" if declared.native else "reference",
                 "execution": str(adapter.execution(job)),
                 "page_cache": settings.page_cache,
-                **_served_from(cached),
+                **(
+                    {}
+                    if cached is None
+                    else {"served_from": "memory" if cached > FROM_MEMORY else "disk"}
+                ),
                 "format": format,
                 "deliver": job.deliver,
                 **({"copies": settings.copies} if settings.copies else {}),
@@ -216,7 +200,7 @@ class AdapterBench:
                 **({"mixing": declared.mixing} if scenario.mixture else {}),
                 **({"caches": adapter.caches} if adapter.caches != "nothing" else {}),
                 **({"works_ahead": "epoch"} if adapter.works_ahead == "epoch" else {}),
-                **({"cores": link.cores} if link.cores else {}),
+                **({"cores": cores} if cores else {}),
                 **self._stream(storage, cell, job, outcome),
                 **({"device": ", ".join(sorted(bench.devices))} if bench.devices else {}),
             },
@@ -253,10 +237,14 @@ class AdapterBench:
     @contextmanager
     def _served(
         self, job: LoadingJob, settings: LoadingSettings, bench: Bench
-    ) -> Iterator[LinkCondition]:
-        """Serve the job's storage over HTTP, if its format requires it; yield the link."""
+    ) -> Iterator[str | None]:
+        """Serve the job's storage over HTTP, if its format requires it.
+
+        Yields:
+            The CPUs of the measured processes, and the CPUs of the server; None without one.
+        """
         if job.format not in HTTP:
-            yield LinkCondition()
+            yield None
             return
         from skymark.machine.cgroup import apart
         from skymark.suites.loading.dataset.objects import serving, stored_bytes
@@ -272,9 +260,7 @@ class AdapterBench:
         with served as store, apart(store.pid) as division:
             bench.excluded_pids = (store.pid,)
             bench.store = Served(stored_bytes(job.storage), store.sent_bytes)
-            figures = {name: getattr(settings, name) for name in LINK_SETTINGS}
-            known = {name: value for name, value in figures.items() if value is not None}
-            yield LinkCondition(known, str(division))
+            yield str(division)
 
     def _storage(self, cell: Cell) -> tuple[Storage, str]:
         storage = Storage.of_cell(self._cache, cell)

@@ -18,7 +18,7 @@ from skymark.model.record import Cause, Cell, Setting, Status
 from skymark.suites.loading.adapter import OTHER_IMAGES, Adapter
 from skymark.suites.loading.delivery.framework import REACHED, FrameworkName
 from skymark.suites.loading.drives.stream import epoch_batches
-from skymark.suites.loading.options import read_settings
+from skymark.suites.loading.options import LoadingSettings, read_settings
 from skymark.suites.loading.registry import (
     adapter_class,
     adapter_of,
@@ -285,19 +285,7 @@ def refusals(cell: Cell, platform: Platform, images: frozenset[str]) -> Iterator
     """
     cls, adapter = scenario_class(cell.scenario), adapter_class(reference_of(cell))
     settings, _ = read_settings(cell.settings)
-    lacking = "; ".join(adapter.lacks(cls.requirements(cell.axes)))
-    if adapter.media_only and not cls.encoded_media:
-        lacking = adapter.media_only
-    if adapter.native_only and cls.id not in adapter.native:
-        lacking = adapter.native_only
-    if lacking:
-        yield Cause(kind="lacks-ability", message=lacking)
-    if settings.format is not None and settings.format not in adapter.formats:
-        yield Cause(
-            kind="lacks-format",
-            message=f"{adapter.name} does not read the format {settings.format!r}",
-            action=f"choose from {', '.join(adapter.formats)}",
-        )
+    yield from refusals_of_abilities(cls, adapter, cell.axes, settings)
     if settings.deliver == "device" and not reaches(adapter, platform):
         none = f"no framework of an accelerator in its venv: none of {', '.join(sorted(REACHED))}"
         name = adapter.framework
@@ -345,6 +333,28 @@ def unreached(adapter: type[Adapter], name: FrameworkName, platform: Platform) -
         return f"the framework in its venv is {name}, which reaches no {platform}"
     platforms = " or ".join(sorted(adapter.framework_platforms))
     return f"its venv has {name} on machines with a {platforms} only"
+
+
+def refusals_of_abilities(
+    cls: type[Scenario],
+    adapter: type[Adapter],
+    axes: Mapping[str, Setting],
+    settings: LoadingSettings,
+) -> Iterator[Cause]:
+    """Yield the abilities and the format that an adapter lacks."""
+    lacking = "; ".join(adapter.lacks(cls.requirements(axes)))
+    if adapter.media_only and not cls.encoded_media:
+        lacking = adapter.media_only
+    if adapter.native_only and cls.id not in adapter.native:
+        lacking = adapter.native_only
+    if lacking:
+        yield Cause(kind="lacks-ability", message=lacking)
+    if settings.format is not None and settings.format not in adapter.formats:
+        yield Cause(
+            kind="lacks-format",
+            message=f"{adapter.name} does not read the format {settings.format!r}",
+            action=f"choose from {', '.join(adapter.formats)}",
+        )
 
 
 def refusals_of_step(

@@ -103,9 +103,6 @@ class Scenario(ABC):
     """Whether a batch of the reference's work holds Python's lock for longer than a transfer
     between processes takes, about a millisecond. Libraries with processes and threads then work in
     processes, and in threads otherwise."""
-    roundings: ClassVar[int] = 32
-    """Most roundings of a value to float32, which set the tolerance of float fields
-    (`skymark.suites.loading.oracle.reference`), unless a library's own operators do the work."""
     in_double: ClassVar[bool] = False
     """Whether the work amplifies rounding, so that the reference is also computed in double
     precision. Its stages then keep the precision of their input."""

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import py_compile
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import pytest
@@ -21,9 +22,10 @@ from skymark.suites.loading.bench import AdapterBench
 from skymark.suites.loading.cells import (
     axis_points,
     check_axes,
-    refused_abilities,
+    refusals_of_abilities,
     scenario_variants,
 )
+from skymark.suites.loading.options import LoadingSettings
 from skymark.suites.loading.registry import adapters, bind_scenario, scenario_class, scenarios
 from skymark.suites.loading.specification import reference_of
 from skymark.suites.loading.storage import Storage
@@ -206,17 +208,21 @@ class Poor(Adapter):
         raise NotImplementedError
 
 
+def refused(cls, adapter, axes=MappingProxyType({}), **settings):
+    return next(refusals_of_abilities(cls, adapter, axes, LoadingSettings(**settings)), None)
+
+
 def test_a_lacking_ability_is_refused_with_the_adapters_reason():
     dist = scenario_class("DIST-1")
     axes = {name: values[-1] for name, values in dist.axis_values.items()}
-    cause = refused_abilities(dist, Poor, axes, {})
+    cause = refused(dist, Poor, axes)
     assert cause.kind == "lacks-ability"
     assert Poor.abilities.reasons["shard"] in cause.message
 
 
 def test_a_lacking_ability_without_a_reason_is_told_in_words():
     nlp = scenario_class("NLP-2")
-    cause = refused_abilities(nlp, Poor, {}, {})
+    cause = refused(nlp, Poor)
     lacking = nlp.requirements({}) - Poor.abilities
     assert lacking
     for ability in lacking:
@@ -229,8 +235,8 @@ def test_an_adapter_of_operators_alone_does_no_other_scenario():
         native: ClassVar = frozenset({"CV-1"})
         native_only: ClassVar = "it has operators for images only"
 
-    assert refused_abilities(scenario_class("CV-1"), Native, {}, {}) is None
-    cause = refused_abilities(scenario_class("TAB-1"), Native, {}, {})
+    assert refused(scenario_class("CV-1"), Native) is None
+    cause = refused(scenario_class("TAB-1"), Native)
     assert (cause.kind, cause.message) == ("lacks-ability", Native.native_only)
 
 
@@ -239,8 +245,8 @@ def test_an_adapter_of_media_alone_reads_no_rows_of_numbers():
         abilities: ClassVar = frozenset(ABILITIES)
         media_only: ClassVar = "it reads images only"
 
-    assert refused_abilities(scenario_class("CV-1"), Media, {}, {}) is None
-    cause = refused_abilities(scenario_class("TAB-1"), Media, {}, {})
+    assert refused(scenario_class("CV-1"), Media) is None
+    cause = refused(scenario_class("TAB-1"), Media)
     assert (cause.kind, cause.message) == ("lacks-ability", Media.media_only)
 
 
@@ -249,8 +255,8 @@ def test_a_format_that_the_adapter_does_not_read_is_unsupported():
         abilities: ClassVar = frozenset(ABILITIES)
 
     tab = scenario_class("TAB-1")
-    assert refused_abilities(tab, Able, {}, {"format": "tar"}) is None
-    cause = refused_abilities(tab, Able, {}, {"format": "parquet"})
+    assert refused(tab, Able, format="tar") is None
+    cause = refused(tab, Able, format="parquet")
     assert "'parquet'" in cause.message
     assert cause.action == "choose from tar"
 

@@ -29,6 +29,8 @@ from skymark.suites.loading.scenario import Batch, Scenario
 UNIT_ROUNDOFF = 2.0**-24
 """Unit roundoff of float32, round to nearest."""
 
+ROUNDINGS = 32
+"""Most roundings of a value to float32, unless a library's own operators do the work."""
 SPREADS = 4.0
 """Allowed multiple of the distance between single and double precision. Rounding in another order
 has the same size, but its worst value lies elsewhere. PC-1 at all depths, folded in float32, and
@@ -169,4 +171,4 @@ def tolerance_of(oracle: Oracle, want: Array, single: Array | None = None) -> To
     if oracle.declared.native:
         return Tolerance(scenario.native_tolerance, scenario.native_mean_tolerance, is_native=True)
     spread = None if single is None else difference(single, want)
-    return rounding_tolerance(scenario.roundings, want, spread)
+    return rounding_tolerance(ROUNDINGS, want, spread)

@@ -157,7 +157,7 @@ SETS = {
         {"classnames.txt": "c\n" * 30_000, TEMPLATES: "{c}\n" * 1000},
         "30,000,000 prompts",
     ),
-    "a type that is none": (SOUND, {"dataset_type.txt": "\x1b[2J"}, "may say classification"),
+    "a type that is none": (SOUND, {"dataset_type.txt": "\x1b[2J"}, "unknown type of data set"),
 }
 
 
