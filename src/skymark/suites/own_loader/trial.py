@@ -6,9 +6,8 @@ import json
 import os
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -158,21 +157,13 @@ def _variables(folder: str, facts: Path | None) -> dict[str, str]:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Give the process and its workers time to end, then kill them."""
-    started = _descendants(process.pid)
     try:
-        process.wait(timeout=END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    deadline = time.monotonic() + END_S
-    while started and time.monotonic() < deadline:
-        _, started = psutil.wait_procs(started, timeout=0.05)
-    for left in started:
-        left.kill()
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
+        workers = psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
-        return []
+        workers = []
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=END_S)
+    process.kill()  # nothing, where it has ended
+    process.wait()
+    for left in psutil.wait_procs(workers, timeout=END_S)[1]:
+        left.kill()
