@@ -13,12 +13,10 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from skymark.machine.processes import Process, process_table, tree_of
+from skymark.machine.processes import MARKER_VARIABLE, Process, kill_tree, process_table, tree_of
 from skymark.measure.process_tree import (
-    MARKER_VARIABLE,
     TreeSampler,
     cpu_seconds_of_tree,
-    kill_tree,
     pss_bytes,
     pss_bytes_of_tree,
 )
@@ -351,7 +349,7 @@ def test_a_reused_pid_is_not_killed_for_a_worker_that_ended(marker: str) -> None
 
 def test_kill_tree_spares_the_one_who_asks(marker: str) -> None:
     code = (
-        "import os, sys; from skymark.measure.process_tree import kill_tree\n"
+        "import os, sys; from skymark.machine.processes import kill_tree\n"
         "print(kill_tree(2**22 - 1, marker=os.environ['SKYMARK_WORKER']), flush=True)"
     )
     with python(code, marker) as child:

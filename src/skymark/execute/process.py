@@ -41,9 +41,10 @@ from skymark.execute.messages import (
 from skymark.execute.seen_devices import SeenDevices
 from skymark.execute.slices import LiveRound, live_s
 from skymark.execute.starting import ForkedWorker, WorkerKind, WorkerOutput, WorkerParent, launched
+from skymark.machine.processes import kill_tree
 from skymark.measure.gpu_sampler import GpuSampler
 from skymark.measure.machine_watch import MachineWatch
-from skymark.measure.process_tree import TreeSampler, kill_tree
+from skymark.measure.process_tree import TreeSampler
 from skymark.model.effort import Effort
 from skymark.model.record import Cause, Cell, MachineUse, RoundResult, Verification
 from skymark.suite.contract import ObservedRound, SeenBy

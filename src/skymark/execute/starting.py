@@ -32,7 +32,7 @@ from skymark.machine.children import (
     worker_variables,
 )
 from skymark.machine.private_directory import closed_umask
-from skymark.measure.process_tree import MARKER_VARIABLE, kill_tree
+from skymark.machine.processes import MARKER_VARIABLE, kill_tree
 from skymark.model.machine import Platform
 from skymark.model.record import Cell
 

@@ -13,27 +13,15 @@ from types import TracebackType
 from typing import Self
 
 from skymark.machine.processes import (
-    MARKER_VARIABLE,
     PROC,
     Process,
     Table,
-    kill_tree,
     own_cpu_s,
     process_table,
     tree_of,
 )
 from skymark.measure.machine_watch import MachineWatch
 from skymark.model.record import MachineUse, Resources
-
-__all__ = [
-    "MARKER_VARIABLE",
-    "TreeSampler",
-    "cpu_seconds_of_tree",
-    "kill_tree",
-    "own_bytes_of_tree",
-    "pss_bytes",
-    "pss_bytes_of_tree",
-]
 
 DUTY = 0.05
 """Largest share of one core that sampling may take; a costly sample makes the pauses longer."""
