@@ -19,9 +19,9 @@ import numpy as np
 from skymark.suites.loading.adapter import Adapter, LoadingJob
 from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.registry import adapter_class
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
 from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.work import Size
 
 ELEMENTS, BATCH = 203, 16
 WORKERS = (0, 2)

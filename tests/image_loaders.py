@@ -20,7 +20,7 @@ from skymark.suites.loading.dataset import values
 from skymark.suites.loading.dataset.canonical import Dataset, write_dataset
 from skymark.suites.loading.dataset.images import note_kinds
 from skymark.suites.loading.registry import adapter_class, scenario_class
-from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.work import Size
 from tests.image_modes import MODES, Mode
 
 SAME, REFUSED = "same", "refused"

@@ -20,8 +20,8 @@ import numpy as np
 from skymark.suites.loading.adapter import Adapter, LoadingJob
 from skymark.suites.loading.devices import on_host
 from skymark.suites.loading.registry import adapter_class, scenario_class
-from skymark.suites.loading.scenario import Batch
 from skymark.suites.loading.storage import Storage
+from skymark.suites.loading.work import Batch
 
 LEFT_AFTER, SAVED_AFTER = 3, 4
 """Batches."""

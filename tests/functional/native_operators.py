@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.registry import scenario_class
-from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.work import Size
 
 PHOTOGRAPHS = {"height": 90, "width": 120, "side": 64, "classes": 5}
 ON_PHOTOGRAPHS = ("CV-1", "CV-3", "MM-1", "PC-2")

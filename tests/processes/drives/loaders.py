@@ -16,7 +16,7 @@ from skymark.suites.loading.adapter import Loader, LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 from skymark.suites.loading.delivery.framework import Framework, Placed
 from skymark.suites.loading.delivery.loader import DeliveringLoader
-from skymark.suites.loading.scenario import Batch
+from skymark.suites.loading.work import Batch
 
 
 class Honest(NumpyReference):

@@ -8,9 +8,9 @@ import pytest
 
 from skymark.model.errors import UsageError
 from skymark.suites.loading.drives import epochs, ranks, resuming
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.dist_ranks_and_mesh import Ranks
 from skymark.suites.loading.scenarios.pr_production import Determinism, Resuming
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=203, batch_size=16, values={"features": 6})
 SCENARIO = Determinism(SIZE, seed=3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from skymark.suites.loading.drives import determinism
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
+from skymark.suites.loading.work import Size
 
 SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
 

@@ -11,9 +11,9 @@ from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.outcome import Outcome
 from skymark.suites.loading.drives.stream import FEWEST_EPOCHS
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
 from skymark.suites.loading.tuning import EVERY_ELEMENT
+from skymark.suites.loading.work import Size
 
 SCENARIO = Determinism(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
 

@@ -9,8 +9,8 @@ import pytest
 from skymark.model.record import Resources
 from skymark.suites.loading.drives import first_batch
 from skymark.suites.loading.drives.outcome import UnseenRegion
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.io_storage import FirstBatch
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=70, batch_size=16, values={"object_bytes": 1000})
 

@@ -10,8 +10,8 @@ import pytest
 from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import long_run
 from skymark.suites.loading.drives.long_run import Memory, Outline, slope
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import LongRun
+from skymark.suites.loading.work import Size
 
 BYTES = 32768
 """What is kept is large beside a library's pages, which count by who else has them."""

@@ -8,8 +8,8 @@ import pytest
 
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.oracle import Declared
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mix1_weighted_mixing import WeightedMixing
+from skymark.suites.loading.work import Size
 
 SCENARIO = WeightedMixing(Size(elements=2560, batch_size=32, values={"features": 3}), seed=3)
 

@@ -6,11 +6,11 @@ from importlib import import_module
 
 import pytest
 
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.dist_ranks_and_mesh import Ranks
 from skymark.suites.loading.scenarios.io_storage import FirstBatch
 from skymark.suites.loading.scenarios.pr_production import Determinism, Resuming
 from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=203, batch_size=16, values={"features": 6, "object_bytes": 10})
 

@@ -7,8 +7,8 @@ import pytest
 from skymark.measure.loop import Pass
 from skymark.suites.loading.drives import ranks
 from skymark.suites.loading.drives.fresh import FreshProcessError, RemotePass
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.dist_ranks_and_mesh import Ranks
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=203, batch_size=16, values={"features": 6})
 

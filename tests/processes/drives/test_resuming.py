@@ -9,8 +9,8 @@ import pytest
 
 from skymark.suites.loading.drives import resuming
 from skymark.suites.loading.drives.fresh import FreshProcessError
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Resuming
+from skymark.suites.loading.work import Size
 
 SCENARIO = Resuming(Size(elements=203, batch_size=16, values={"features": 6}), seed=3)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.drives import seeking
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Seeking
+from skymark.suites.loading.work import Size
 
 BATCHES = 40
 """Enough for the order to be judged, of each stretch."""

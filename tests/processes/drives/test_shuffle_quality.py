@@ -10,8 +10,8 @@ from skymark.suites.loading.drives import shuffle_quality
 from skymark.suites.loading.drives.shuffle_quality import shuffle_figures
 from skymark.suites.loading.metrics import SHUFFLE_METRICS
 from skymark.suites.loading.oracle import Declared
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import ShuffleQuality
+from skymark.suites.loading.work import Size
 
 SCENARIO = ShuffleQuality(Size(elements=2010, batch_size=32, values={"features": 3}), seed=3)
 NAMES = {metric.name for metric in SHUFFLE_METRICS}

@@ -15,8 +15,8 @@ from skymark.suites.loading.drives.stream import (
     stream_of_pass,
     stream_of_ranks,
 )
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
+from skymark.suites.loading.work import Size
 
 
 def a_pass(*wait_ns: int, think_ns: int = 0, busy_ns: int = 0, size: int = 4) -> Pass:

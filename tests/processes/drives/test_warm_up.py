@@ -10,9 +10,9 @@ from skymark.measure.loop import timed_pass
 from skymark.suites.loading.drives import epochs
 from skymark.suites.loading.drives.stream import Enough
 from skymark.suites.loading.figures import round_metrics
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
 from skymark.suites.loading.suite import LoadingSuite
+from skymark.suites.loading.work import Size
 
 SECOND = 10**9
 ENOUGH = Enough(batches=20, of_batches=101, stream_ns=SECOND)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
     from skymark.suites.loading.dataset.files import Reader
     from skymark.suites.loading.delivery.framework import FrameworkName
-    from skymark.suites.loading.scenario import Batch, Scenario
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Batch
 
 ABILITIES: Mapping[str, str] = {
     "map": "apply a Python function to every element, or do the scenario's work natively",

@@ -27,7 +27,8 @@ from skymark.suites.loading.storage import Storage
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset
-    from skymark.suites.loading.scenario import Scenario, Stage
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Stage
 
 WORKED_S = 1.0
 """Time that one core works on elements, for each ceiling of the processor."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Batch, Scenario
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Batch
 
 
 def bucket_of(element: Element, scenario: Scenario) -> int:

@@ -16,36 +16,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from skymark.model.errors import UsageError
 from skymark.model.record import Setting
-from skymark.suites.loading.work import (
-    Batch,
-    Mixture,
-    Parameters,
-    Size,
-    Stage,
-    Work,
-    on,
-    three_sizes,
-)
+from skymark.suites.loading.work import Batch, Mixture, Parameters, Size, Stage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
     from skymark.suites.loading.dataset.sources.data_source import DataSource
-
-__all__ = [
-    "NEEDS",
-    "SCENARIOS",
-    "Batch",
-    "Parameters",
-    "Scenario",
-    "Size",
-    "Stage",
-    "Work",
-    "on",
-    "scenario",
-    "three_sizes",
-]
 
 NEEDS = frozenset({"map", "shuffle"})
 """Abilities that every scenario of skymark's own asks for."""

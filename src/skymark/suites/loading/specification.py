@@ -14,7 +14,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.record import Cell
 from skymark.suites.loading.dataset.sources.paths import split_asked_for
-from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.work import Size
 
 IMPORT_VERSION = 2
 """Raise when real data becomes other elements. Version 1 encoded all images as JPEG."""

@@ -13,9 +13,10 @@ import pytest
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.dataset.canonical import write_dataset
 from skymark.suites.loading.element_streams import Batches, batches_of
-from skymark.suites.loading.scenario import Scenario, Size
+from skymark.suites.loading.scenario import Scenario
 from skymark.suites.loading.scenarios.nlp_texts import TextSequences
 from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
+from skymark.suites.loading.work import Size
 
 LENGTHS = (5, 40, 7, 300, 41, 6, 33)
 

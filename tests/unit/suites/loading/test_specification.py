@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from skymark.model.record import Cell
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.specification import LoadingSpecification, reference_of
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=100, batch_size=10)
 

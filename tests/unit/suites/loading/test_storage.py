@@ -12,9 +12,9 @@ from skymark.suites.loading import storage as module
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.dataset.formats import FORMATS
 from skymark.suites.loading.registry import scenario_class
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.storage_formats import BY_SOURCE, SHARED, format_of_source
+from skymark.suites.loading.work import Size
 
 TABULAR = scenario_class("TAB-1")
 SIZE = Size(elements=50, batch_size=8, values=dict(TABULAR.variants["small"].values))

@@ -26,7 +26,7 @@ from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 
 class BatchSource:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
-    from skymark.suites.loading.scenario import Batch, Stage
+    from skymark.suites.loading.work import Batch, Stage
 
 OVER_HTTP = "http-deeplake"
 DECODED = frozenset({"CV-1", "CV-3", "CV-4", "CV-6", "MM-1", "PC-2"})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 SHUFFLE_BUFFER = 1000
 SEQUENCE = 100

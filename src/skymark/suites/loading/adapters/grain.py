@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.scenario import Batch, Stage
-    from skymark.suites.loading.work import Mixture
+    from skymark.suites.loading.work import Batch, Mixture, Stage
 
 RECORDS_PER_FILE = 10_000
 SHARED_BYTES = 1 << 16

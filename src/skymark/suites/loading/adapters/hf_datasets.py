@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.scenario import Batch
-    from skymark.suites.loading.work import Mixture
+    from skymark.suites.loading.work import Batch, Mixture
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling a stream: the library's default."""

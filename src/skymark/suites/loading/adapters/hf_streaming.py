@@ -29,7 +29,7 @@ from skymark.suites.loading.storage_formats import HTTP
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Column
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 FORKED_WITH = ("datasets", "torch.utils.data", __name__)
 """Modules that workers of a fork server have from the start."""

@@ -25,7 +25,7 @@ from skymark.suites.loading.devices import JAX, TORCH_FOR_CUDA12
 from skymark.suites.loading.scenario import Scenario
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 
 class ElementsByIndex:

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Dataset, Element
-    from skymark.suites.loading.scenario import Batch
-    from skymark.suites.loading.work import Mixture
+    from skymark.suites.loading.work import Batch, Mixture
 
 CHUNK_BYTES = 64 * 2**20
 """The size that the library recommends."""

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-    from skymark.suites.loading.scenario import Batch
-    from skymark.suites.loading.work import Mixture
+    from skymark.suites.loading.work import Batch, Mixture
 
 
 class Sequences(MapStyleElements):

@@ -28,7 +28,7 @@ from skymark.suites.loading.storage_formats import BUCKET
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Column, Dataset, Element
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 
 @cache

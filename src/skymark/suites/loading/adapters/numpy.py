@@ -13,7 +13,7 @@ from skymark.suites.loading.devices import TORCH_ON_GPUS
 from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 
 class NumpyLoader(SkippingLoader):

@@ -19,7 +19,7 @@ from skymark.suites.loading.element_streams import Batches
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 NO_JAX: Mapping[str, str] = {"jax": "a DataLoader delivers PyTorch tensors, not JAX arrays"}
 BY_SAMPLER: Mapping[str, str] = {

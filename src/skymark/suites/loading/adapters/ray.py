@@ -39,7 +39,7 @@ from skymark.suites.loading.element_streams import batches_of
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.dataset.files import Reader
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 BLOCK_ROWS = 256
 """Rows of a block that is handed over from memory."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from skymark.model.machine import Platform
     from skymark.suites.loading.dataset.canonical import Element
     from skymark.suites.loading.delivery.framework import Framework
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
     Work = tuple[int, list[int]]
     """An epoch and the indices of a batch."""

@@ -21,8 +21,8 @@ from skymark.suites.loading.operators import OperatorTable
 if TYPE_CHECKING:
     from skymark.suites.loading.adapters.spdl import Work
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Batch, Parameters
     from skymark.suites.loading.transforms.images import Pixels
+    from skymark.suites.loading.work import Batch, Parameters
 
 FIRST = "trim=end_frame=1"
 """Of several frames or pictures in a file."""

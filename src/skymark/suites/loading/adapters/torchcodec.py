@@ -28,7 +28,7 @@ from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Parameters
+    from skymark.suites.loading.work import Parameters
 
 OPERATORS = OperatorTable(Operators)
 

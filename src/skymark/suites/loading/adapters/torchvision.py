@@ -26,7 +26,7 @@ from skymark.suites.loading.operators import OperatorTable
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Parameters
+    from skymark.suites.loading.work import Parameters
 
 Tensors = dict[str, Any]
 OnElement = Callable[[Any, "Element", "Parameters"], Tensors]

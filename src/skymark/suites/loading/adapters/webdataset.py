@@ -23,8 +23,8 @@ from skymark.suites.loading.element_streams import batches_of
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Element
-    from skymark.suites.loading.scenario import Batch, Scenario
-    from skymark.suites.loading.work import Mixture
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Batch, Mixture
 
 SHARD_BUFFER = 100
 ELEMENT_BUFFER = 1000

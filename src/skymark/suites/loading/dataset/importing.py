@@ -27,7 +27,8 @@ from skymark.suites.loading.dataset.sources.opening import open_source
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset
     from skymark.suites.loading.dataset.sources.data_source import DataSource
-    from skymark.suites.loading.scenario import Scenario, Size
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Size
 
 CHECKED_ELEMENTS = 1_000
 """Elements looked at for damage when a run is planned; the import decodes every element."""

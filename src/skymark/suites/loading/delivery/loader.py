@@ -21,7 +21,7 @@ from skymark.suites.loading.devices import fields_for_model
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Adapter, LoadingJob
     from skymark.suites.loading.delivery.framework import Framework, FrameworkName
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 PLAIN_COPIES = 21
 """Timed copies of a plain buffer, after an untimed copy; the median counts."""

@@ -18,7 +18,7 @@ from skymark.suites.loading.delivery.framework import Framework, FrameworkName, 
 from skymark.suites.loading.devices import HOST
 
 if TYPE_CHECKING:
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 
 PAGE_LOCKED = "pinned_host"

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapter import Loader, LoadingJob
     from skymark.suites.loading.dataset.canonical import Array
     from skymark.suites.loading.oracle import HostBatch
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 KEPT_PER_EPOCH = 2
 """Whole batches kept in each measured epoch, at random places, to verify what was timed."""

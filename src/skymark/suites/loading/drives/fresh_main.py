@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from skymark.measure.consumer import Consumer
     from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.oracle import HostBatch
-    from skymark.suites.loading.scenario import Batch
     from skymark.suites.loading.step.consumption import Consumption
+    from skymark.suites.loading.work import Batch
 
 
 class Host:

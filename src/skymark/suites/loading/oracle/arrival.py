@@ -25,7 +25,7 @@ from skymark.suites.loading.devices import on_host
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array
-    from skymark.suites.loading.scenario import Batch
+    from skymark.suites.loading.work import Batch
 
 PAGE = 4096
 """Bytes of the smallest page of common processors, so that every page is touched."""

@@ -24,7 +24,8 @@ from skymark.suites.loading.oracle.diagnosis import FaultyField, diagnose
 from skymark.suites.loading.oracle.elements import flat_indices, unknown_element
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 from skymark.suites.loading.oracle.reference import HostBatch, to_host
-from skymark.suites.loading.scenario import Batch, Scenario
+from skymark.suites.loading.scenario import Scenario
+from skymark.suites.loading.work import Batch
 
 UNIT_ROUNDOFF = 2.0**-24
 """Unit roundoff of float32, round to nearest."""

@@ -22,7 +22,7 @@ from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Element
 from skymark.suites.loading.oracle.comparison import Tolerance, cast_fault, compare, difference
 from skymark.suites.loading.oracle.reference import HostBatch, Reference
-from skymark.suites.loading.scenario import Stage
+from skymark.suites.loading.work import Stage
 
 NEAR_ENOUGH = 0.2
 """Largest distance of an explanation from the delivered field, as a share of the reference's."""

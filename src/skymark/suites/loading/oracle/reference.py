@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
-from skymark.suites.loading.scenario import Batch, Parameters, Scenario, Stage
+from skymark.suites.loading.scenario import Scenario
+from skymark.suites.loading.work import Batch, Parameters, Stage
 
 HostBatch = dict[str, Array]
 

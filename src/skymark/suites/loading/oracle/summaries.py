@@ -27,7 +27,8 @@ from skymark.suites.loading.oracle.oracle import Check, Oracle
 if TYPE_CHECKING:
     from skymark.suites.loading.adapter import LoadingJob
     from skymark.suites.loading.dataset.canonical import Array
-    from skymark.suites.loading.scenario import Batch, Scenario
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Batch
 
 PARTS = 8
 """Equal parts of an element with a sum each; for an image these are stripes."""

@@ -6,15 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.scenario import (
-    Parameters,
-    Scenario,
-    Stage,
-    Work,
-    on,
-    scenario,
-    three_sizes,
-)
+from skymark.suites.loading.scenario import Scenario, scenario
+from skymark.suites.loading.work import Parameters, Stage, Work, on, three_sizes
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset, Element

@@ -6,16 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import (
-    NEEDS,
-    Batch,
-    Scenario,
-    Size,
-    Stage,
-    on,
-    scenario,
-    three_sizes,
-)
+from skymark.suites.loading.scenario import NEEDS, Scenario, scenario
+from skymark.suites.loading.work import Batch, Size, Stage, on, three_sizes
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Array, Dataset

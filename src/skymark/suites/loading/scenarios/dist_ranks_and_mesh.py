@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import NEEDS, scenario, three_sizes
+from skymark.suites.loading.scenario import NEEDS, scenario
 from skymark.suites.loading.scenarios.tab_tables import DenseFeatures
+from skymark.suites.loading.work import three_sizes
 
 if TYPE_CHECKING:
     from skymark.model.record import Setting

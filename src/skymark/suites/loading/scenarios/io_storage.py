@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import Scenario, Stage, scenario, three_sizes
+from skymark.suites.loading.scenario import Scenario, scenario
+from skymark.suites.loading.work import Stage, three_sizes
 
 if TYPE_CHECKING:
     from skymark.model.record import Setting

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from skymark.suites.loading.scenario import NEEDS, scenario, three_sizes
+from skymark.suites.loading.scenario import NEEDS, scenario
 from skymark.suites.loading.scenarios.pr_production import Determinism
-from skymark.suites.loading.work import Mixture
+from skymark.suites.loading.work import Mixture, three_sizes
 
 PARTS = (6, 3, 1)
 """Tenths of the data set that each source is."""

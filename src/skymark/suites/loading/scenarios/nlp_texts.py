@@ -8,18 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from skymark.suites.loading.scenario import (
-    NEEDS,
-    Batch,
-    Parameters,
-    Scenario,
-    Size,
-    Stage,
-    Work,
-    on,
-    scenario,
-    three_sizes,
-)
+from skymark.suites.loading.scenario import NEEDS, Scenario, scenario
+from skymark.suites.loading.work import Batch, Parameters, Size, Stage, Work, on, three_sizes
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset, Element

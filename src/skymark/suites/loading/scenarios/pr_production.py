@@ -6,16 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import (
-    NEEDS,
-    Parameters,
-    Scenario,
-    Stage,
-    on,
-    scenario,
-    three_sizes,
-)
+from skymark.suites.loading.scenario import NEEDS, Scenario, scenario
 from skymark.suites.loading.scenarios.io_storage import Sources
+from skymark.suites.loading.work import Parameters, Stage, on, three_sizes
 
 if TYPE_CHECKING:
     from skymark.model.record import Setting

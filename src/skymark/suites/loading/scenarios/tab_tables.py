@@ -5,14 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from skymark.suites.loading.scenario import (
-    Scenario,
-    Size,
-    Stage,
-    on,
-    scenario,
-    three_sizes,
-)
+from skymark.suites.loading.scenario import Scenario, scenario
+from skymark.suites.loading.work import Size, Stage, on, three_sizes
 
 if TYPE_CHECKING:
     from skymark.suites.loading.dataset.canonical import Dataset

@@ -20,7 +20,7 @@ from skymark.suites.loading.dataset.formats import FORMATS
 from skymark.suites.loading.dataset.parquet import arrow_table
 from skymark.suites.loading.dataset.tar import Members
 from skymark.suites.loading.registry import scenario_class
-from skymark.suites.loading.scenario import Size
+from skymark.suites.loading.work import Size
 
 IMAGE_SIZE = {"height": 24, "width": 32, "side": 16, "classes": 3}
 

@@ -21,13 +21,14 @@ from skymark.suites.loading.dataset.sounds import flac_bytes, speech, speech_lik
 from skymark.suites.loading.dataset.tabular import feature_moments
 from skymark.suites.loading.dataset.values import category
 from skymark.suites.loading.oracle import Content, Oracle
-from skymark.suites.loading.scenario import Scenario, Size
+from skymark.suites.loading.scenario import Scenario
 from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
 from skymark.suites.loading.scenarios.cv_images import ImageClassification
 from skymark.suites.loading.scenarios.cv_volumes_and_clips import VideoClips, Volumes
 from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs, ImageTextPairs
 from skymark.suites.loading.scenarios.nlp_texts import TextSequences, TokenBlocks
 from skymark.suites.loading.scenarios.tab_tables import DenseFeatures, SparseFeatures
+from skymark.suites.loading.work import Size
 
 
 def picture(kind: str = "JPEG", width: int = 48, height: int = 40, mode: str = "RGB") -> bytes:

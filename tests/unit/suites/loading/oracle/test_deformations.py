@@ -7,8 +7,8 @@ import pytest
 
 from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.oracle.diagnosis import longer, shifted, shorter
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import TextSequences, TokenBlocks
+from skymark.suites.loading.work import Size
 
 INDICES = np.arange(12)
 BLOCKS = TokenBlocks(size=Size(elements=12, batch_size=12, values={"block": 64}))

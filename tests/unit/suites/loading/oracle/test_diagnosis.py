@@ -12,8 +12,8 @@ import pytest
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Array, Dataset, Element
 from skymark.suites.loading.oracle import Content, Declared, HostBatch, Oracle
-from skymark.suites.loading.scenario import Parameters, Size, Stage
 from skymark.suites.loading.scenarios.cv_images import ImageClassification
+from skymark.suites.loading.work import Parameters, Size, Stage
 
 INDICES = np.array([5, 0, 11, 7, 2, 9, 4, 3])
 EPOCH = 2

@@ -22,8 +22,8 @@ from skymark.suites.loading.oracle import (
     kept_content,
 )
 from skymark.suites.loading.oracle.evidence import opened_evidence, replay
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
+from skymark.suites.loading.work import Size
 
 ELEMENTS = 600
 SCENARIO = Determinism(Size(elements=ELEMENTS, batch_size=64, values={"features": 4}), seed=7)

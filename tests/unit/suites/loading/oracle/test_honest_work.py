@@ -8,10 +8,10 @@ import pytest
 from skymark.suites.loading.oracle import Content, Oracle
 from skymark.suites.loading.oracle.comparison import ArrayDifference
 from skymark.suites.loading.oracle.content import UNIT_ROUNDOFF, gamma, rounding_tolerance
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs
 from skymark.suites.loading.scenarios.pc_pipelines import TransformChain
 from skymark.suites.loading.transforms import audio
+from skymark.suites.loading.work import Size
 
 EPOCH = 1
 INDICES = np.arange(24)

@@ -10,8 +10,8 @@ import pytest
 from skymark.model.record import Cause
 from skymark.suites.loading.dataset.canonical import Dataset
 from skymark.suites.loading.oracle import Content, Declared, HostBatch, Oracle, to_host
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.cv_images import BatchMixing
+from skymark.suites.loading.work import Size
 
 INDICES = np.array([5, 0, 11, 7, 2, 9, 4, 3])
 EPOCH = 2

@@ -20,8 +20,8 @@ from skymark.suites.loading.oracle import (
     kept_content,
     stream_of,
 )
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
+from skymark.suites.loading.work import Size
 
 ELEMENTS, BATCH = 50, 8
 SIZE = Size(elements=ELEMENTS, batch_size=BATCH, values={"features": 70})

@@ -11,7 +11,7 @@ import pytest
 
 from skymark.suites.loading.dataset.canonical import Dataset
 from skymark.suites.loading.oracle import Content, Oracle
-from skymark.suites.loading.scenario import Scenario, Size
+from skymark.suites.loading.scenario import Scenario
 from skymark.suites.loading.scenarios.cv_images import (
     BatchMixing,
     ImageClassification,
@@ -20,6 +20,7 @@ from skymark.suites.loading.scenarios.cv_images import (
 from skymark.suites.loading.scenarios.cv_volumes_and_clips import VideoClips, Volumes
 from skymark.suites.loading.scenarios.pc_pipelines import TransformChain, TwoViews
 from skymark.suites.loading.transforms.crops import pixel_box
+from skymark.suites.loading.work import Size
 
 PICTURES = {"height": 60, "width": 75, "side": 32, "classes": 10}
 CLIPS = {"seconds": 1.2, "height": 40, "width": 72, "side": 16, "frames": 3, "stride": 3}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.oracle import Content, Oracle
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.au1_compressed_audio import CompressedAudio
 from skymark.suites.loading.scenarios.mm_pairs import AudioTextPairs, ImageTextPairs
+from skymark.suites.loading.work import Size
 
 SCENARIOS = {
     "MM-1": ImageTextPairs(

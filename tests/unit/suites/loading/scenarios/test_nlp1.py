@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skymark.suites.loading.oracle import Content, Oracle
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import TokenBlocks
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=40, batch_size=16, values={"block": 64})
 

@@ -11,8 +11,8 @@ import pytest
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.oracle import Content, Elements, Oracle, Order
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import TextSequences
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=300, batch_size=16, values={"longest": 128, "classes": 2})
 

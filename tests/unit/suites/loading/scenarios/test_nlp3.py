@@ -8,9 +8,9 @@ import pytest
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.oracle import Content, Elements, Oracle
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.nlp_texts import DocumentPacking
 from skymark.suites.loading.transforms.text import END, document_tokens, text_tokens
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=205, batch_size=32, values={"block": 128, "words": 40})
 CHOSEN = np.arange(40, 72)

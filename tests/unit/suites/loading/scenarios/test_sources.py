@@ -10,10 +10,10 @@ import pytest
 from skymark.suites.loading.adapter import LoadingJob
 from skymark.suites.loading.adapters.numpy import NumpyLoader, NumpyReference
 from skymark.suites.loading.dataset.objects import serving
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.io_storage import FirstBatch, Sources
 from skymark.suites.loading.storage import Storage
 from skymark.suites.loading.transforms.numeric import checksum
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=150, batch_size=16, values={"object_bytes": 5000})
 FORMATS = {

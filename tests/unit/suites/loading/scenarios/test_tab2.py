@@ -7,8 +7,8 @@ import pytest
 
 from skymark.suites.loading.dataset.tabular import CARDINALITIES, CLICK_RATE
 from skymark.suites.loading.oracle import Content, Oracle
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.tab_tables import SparseFeatures
+from skymark.suites.loading.work import Size
 
 SIZE = Size(elements=3000, batch_size=64, values={"largest_table": 5000})
 

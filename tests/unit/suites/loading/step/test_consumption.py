@@ -11,10 +11,10 @@ from skymark.measure.consumer import Sleeper, StepTotals
 from skymark.model.errors import UsageError
 from skymark.suites.loading.adapters.numpy import NumpyReference
 from skymark.suites.loading.drives import epochs
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.pr_production import Determinism
 from skymark.suites.loading.step.consumption import Consumption, StepConsumer
 from skymark.suites.loading.step.step import Step, StepKind
+from skymark.suites.loading.work import Size
 from tests.processes.drives.conftest import make_bench
 
 __all__ = ["make_bench"]

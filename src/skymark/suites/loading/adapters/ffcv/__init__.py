@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from skymark.model.record import Setting
     from skymark.suites.loading.dataset.canonical import Array, Column, Dataset, Element
-    from skymark.suites.loading.scenario import Batch, Scenario
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Batch
 
 FILE = "data.beton"
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from skymark.suites.loading.adapters.tfdata.operators import Tensors
     from skymark.suites.loading.dataset.canonical import Dataset, Element
     from skymark.suites.loading.dataset.files import Reader
-    from skymark.suites.loading.scenario import Batch, Scenario
-    from skymark.suites.loading.work import Mixture
+    from skymark.suites.loading.scenario import Scenario
+    from skymark.suites.loading.work import Batch, Mixture
 
 SHUFFLE_BUFFER = 1000
 """Elements held while shuffling, as in the adapters of all libraries that shuffle a stream."""

@@ -20,12 +20,12 @@ from skymark.suites.loading.dataset.importing import RealData, import_data
 from skymark.suites.loading.dataset.sources import parquet as hub
 from skymark.suites.loading.dataset.sources.opening import open_source
 from skymark.suites.loading.registry import bind_scenario
-from skymark.suites.loading.scenario import Size
 from skymark.suites.loading.scenarios.cv_images import ImageClassification
 from skymark.suites.loading.scenarios.mm_pairs import ImageTextPairs
 from skymark.suites.loading.scenarios.nlp_texts import TokenBlocks
 from skymark.suites.loading.scenarios.tab_tables import SparseFeatures
 from skymark.suites.loading.specification import LoadingSpecification
+from skymark.suites.loading.work import Size
 from tests.hub_server import serving
 
 pytest.importorskip("huggingface_hub")
