@@ -178,7 +178,6 @@ def install(
     """
     from cyclopts.completion.detect import ShellDetectionError
 
-    add_suites(())
     try:
         written = app.install_completion(shell=shell, output=output, add_to_startup=output is None)
     except ShellDetectionError as error:

@@ -3,8 +3,9 @@
 # Annotations are objects here, and no texts: a subclass elsewhere reads them among its own names.
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from cyclopts import Parameter
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 import skymark
 from skymark.cli.help import RARE, of_suite
 from skymark.cli.parameters import COUNT, HOW, NAME, SOME_SECONDS, TIME, WHAT, Several
-from skymark.execute.planner import load_profile, words_of
+from skymark.execute.planner import load_profile, read_plan, words_of
 from skymark.execute.project_file import project_defaults
 from skymark.model.effort import Goal
 from skymark.model.errors import UsageError
@@ -268,6 +269,20 @@ def _require_options_of(names: Iterable[str], profile: Profile) -> None:
                 f"profile {profile.name} is of the suite {profile.suite}; leave it out, or "
                 "give another --profile"
             )
+
+
+def plan_of_file(path: Path, given: Sequence[str]) -> Plan:
+    """Return the plan of a file, beside which no option says what to measure.
+
+    Raises:
+        UsageError: one is given, or the file is no plan.
+    """
+    if given:
+        raise UsageError(
+            f"{' and '.join(given)} cannot be given beside --plan {path}, which decides the work; "
+            "leave out either"
+        )
+    return read_plan(path)
 
 
 def typed(name: str) -> str:

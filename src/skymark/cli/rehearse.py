@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from skymark.cli.caller import print_json, print_plain, say
-from skymark.cli.parameters import DIRECTORY, FILE
+from skymark.cli.parameters import DIRECTORY, ProfileName
+from skymark.cli.rented_options import CostOptions, MachineFile
 from skymark.cli.tables import Json
 from skymark.execute.planner import load_profile
 from skymark.model.errors import UsageError
@@ -33,9 +34,7 @@ REFUSED = {
 
 
 def rehearse(
-    profile: Annotated[
-        str, Parameter(help="A name from `skymark list profiles`, or a .toml file.")
-    ],
+    profile: ProfileName,
     /,
     *options: Annotated[
         str,
@@ -44,9 +43,7 @@ def rehearse(
             help="Options of `skymark launch`, such as --scenarios CV-1 --num-nodes 2.",
         ),
     ],
-    machine: Annotated[
-        Path | None, FILE, Parameter(help="SkyPilot YAML in place of the profile's machine.")
-    ] = None,
+    machine: MachineFile = None,
     catalogs: Annotated[
         Path | None,
         DIRECTORY,
@@ -112,7 +109,6 @@ def _check(profile: str, options: tuple[str, ...], machine: Path | None) -> tupl
         UsageError: a name, setting or file is wrong, or cannot be rehearsed.
     """
     from skymark.cli.main import app
-    from skymark.cli.rented_options import CostOptions
     from skymark.cloud.rented_run import machine_file
 
     if any(option.partition("=")[0] == "--infra" for option in options):

@@ -11,6 +11,7 @@ from cyclopts.validators import Number
 
 from skymark.cli.caller import note, print_plain
 from skymark.cli.help import RARE
+from skymark.cli.options import plan_of_file
 from skymark.cli.parameters import COUNT, NAME, ProfileName
 from skymark.cli.render_options import (
     FILE,
@@ -32,7 +33,7 @@ from skymark.cli.rented_options import (
     CostOptions,
     Sync,
 )
-from skymark.execute.planner import load_profile, read_plan, write_plan
+from skymark.execute.planner import load_profile, write_plan
 from skymark.model.duration import seconds_of
 from skymark.model.errors import UsageError
 from skymark.model.requests import Job, Limits
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from skymark.cloud.render.workload import Workload
-    from skymark.model.plan import Plan
 
 render = App(name="render", help="""Write job files for Slurm, JobSet, AIchor or SkyPilot.""")
 
@@ -115,7 +115,7 @@ def slurm(
     if plan is None:
         made, words = chosen.plan(), chosen.words()
     else:
-        made, words = _from_file(plan, options)
+        made, words = plan_of_file(plan, options.given()), ("--plan", str(plan.absolute()))
     work = sharing.workload(profile, made, words)
     limit_s = _deadline_s(profile, deadline)
     require_time_before(made, limit_s)
@@ -401,20 +401,6 @@ def _idle_gpus(gpus: str | None) -> list[str]:
     use = "a cell uses one unless its scenario has several ranks"
     more = f"{count} times as many workers with one GPU each leave none idle"
     return [f"each worker has {count} GPUs, and {use}; {more}"] if count > 1 else []
-
-
-def _from_file(path: Path, options: CostOptions) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan of a file, and the words that give it to `skymark run`.
-
-    Raises:
-        UsageError: it is no plan, or options say something else.
-    """
-    if given := options.given():
-        raise UsageError(
-            f"{' and '.join(given)} cannot be given beside --plan {path}, which decides the work; "
-            "leave out either"
-        )
-    return read_plan(path), ("--plan", str(path.absolute()))
 
 
 def _template(path: Path | None) -> str | None:

@@ -32,6 +32,12 @@ NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
 Format = Annotated[Literal["table", "md"], Parameter(help="md: Markdown for GitHub.")]
+MoreRuns = Annotated[Path, Parameter(help="More runs or directories of runs.")]
+Practical = Annotated[
+    float,
+    DIFFERENCE,
+    Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
+]
 
 
 def require_one_format(format: str, *, json: bool) -> None:
@@ -354,12 +360,8 @@ def history(
         ),
     ],
     /,
-    *directories: Annotated[Path, Parameter(help="More runs or directories of runs.")],
-    practical: Annotated[
-        float,
-        DIFFERENCE,
-        Parameter(help="Smallest relative difference that counts; 0.05 is 5 %."),
-    ] = 0.05,
+    *directories: MoreRuns,
+    practical: Practical = 0.05,
     page: Annotated[
         Path | None, FILE, Parameter(help="Write an HTML file with a chart of each cell.")
     ] = None,
@@ -397,13 +399,9 @@ def history(
 def site(
     directory: Annotated[Path, Parameter(help="A directory of runs, such as results, or a run.")],
     /,
-    *directories: Annotated[Path, Parameter(help="More runs or directories of runs.")],
+    *directories: MoreRuns,
     output: Annotated[Path, DIRECTORY, Parameter(help="Directory of the pages.")],
-    practical: Annotated[
-        float,
-        DIFFERENCE,
-        Parameter(help="Smallest relative difference that counts in a history; 0.05 is 5 %."),
-    ] = 0.05,
+    practical: Practical = 0.05,
     json: Json = False,
 ) -> int:
     """Write static web pages about many runs.

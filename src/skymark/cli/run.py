@@ -15,7 +15,7 @@ from skymark.cli.against import Against, Gate, Practical, revision_asked_for, sh
 from skymark.cli.caller import end_when_told, note, print_json, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.help import RARE
-from skymark.cli.options import PlanOptions
+from skymark.cli.options import PlanOptions, plan_of_file
 from skymark.cli.parameters import (
     DIRECTORY,
     FILE,
@@ -39,7 +39,7 @@ from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.results import note_page, show
 from skymark.cli.tables import Json, note_shortages, print_plan, short_time
 from skymark.execute.duration import require_time, with_measured_times
-from skymark.execute.planner import plan_text, read_plan, write_plan
+from skymark.execute.planner import plan_text, write_plan
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
@@ -358,13 +358,8 @@ def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
     """
     if plan_file is None:
         return options.plan()
-    if options is not DEFAULT_OPTIONS:
-        given = " and ".join(options.given() or ("--profile",))
-        raise UsageError(
-            f"{given} cannot be given beside --plan {plan_file}, which decides the work; leave out "
-            "either"
-        )
-    return read_plan(plan_file)
+    given = () if options is DEFAULT_OPTIONS else options.given() or ("--profile",)
+    return plan_of_file(plan_file, given)
 
 
 def plan(

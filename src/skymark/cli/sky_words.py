@@ -20,6 +20,7 @@ IN_BACKGROUND = "put & behind the command, or leave it out to wait for the end"
 IN_JOBS = "use `skymark submit --managed --jobs N`"
 PRIORITY = "jobs of a machine begin in the order of `skymark queue`; leave it out"
 NO_SPOT = "leave it out: only --spot, or use_spot of a --machine YAML, asks for spot machines"
+WAITING = "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine"
 WHERE = "name both places at once, such as --infra gcp/us-west1"
 AS_JSON = "use --json; a table is shown without it"
 BY_SKY = "`{sky}` has it, for skymark's machines too"
@@ -51,12 +52,12 @@ LAUNCH = {
     "--image-id": "use --image for an image of skymark's; for any other image, " + IN_YAML,
     "--workdir": "a run has skymark's source; for a job of your own, `skymark exec --workdir`",
     "--wait-for": "skymark's idle timer waits for jobs alone; leave it out",
-    "--retry-until-up": "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine",
-    "-r": "use --managed with --store s3://BUCKET/PREFIX, which waits for a machine",
+    **dict.fromkeys(("--retry-until-up", "-r"), WAITING),
     "--no-setup": "use `skymark exec` on a machine that is up, or --image",
     "--fast": "use `skymark exec` on a machine that is up",
-    "--clone-disk-from": "rent with --idle, then copy with `skymark rsync`",
-    "--clone": "rent with --idle, then copy with `skymark rsync`",
+    **dict.fromkeys(
+        ("--clone-disk-from", "--clone"), "rent with --idle, then copy with `skymark rsync`"
+    ),
 }
 EXEC = {
     **ALL,
@@ -141,8 +142,9 @@ COMMANDS: Mapping[str, str] = {
     "start": "use `skymark launch PROFILE`: nothing is left of a machine that ended",
     "autostop": "use `skymark launch … -i MINUTES`, or `{sky} autostop NAME -i MINUTES --down`",
     "check": "use `skymark doctor --cloud`",
-    "gpus": "use `skymark cost PROFILE --gpus H100:8`, or `{sky} gpus list`",
-    "show-gpus": "use `skymark cost PROFILE --gpus H100:8`, or `{sky} gpus list`",
+    **dict.fromkeys(
+        ("gpus", "show-gpus"), "use `skymark cost PROFILE --gpus H100:8`, or `{sky} gpus list`"
+    ),
     "cost-report": "use `skymark status`",
     **dict.fromkeys(("storage", "volumes", "volume", "serve", "api", "dashboard"), BESIDE),
     **dict.fromkeys(("workspace", "debug-dump"), BESIDE),
