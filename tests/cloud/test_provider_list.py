@@ -13,7 +13,6 @@ import pytest
 
 from sky_rehearsal.lambda_cloud import Instance
 from skymark.cli.machines import status
-from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import ProviderAddress, RentedMachines, all_rented, note_rented
 from skymark.cloud.known_machines import rented as known
 from skymark.cloud.lifecycle.ending import (
@@ -28,7 +27,7 @@ from skymark.cloud.sky import client
 from skymark.cloud.sky.catalogue import at_told_price, told_prices_usd, with_told_prices
 from skymark.cloud.sky.clusters import ProviderList
 from skymark.cloud.waiting import clock_s
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, StillBillingError, UsageError
 from tests.unit.cloud.cost.conftest import offer, quote_of
 from tests.unit.sky_rehearsal.test_lambda_api import Provider
 

@@ -31,7 +31,7 @@ from skymark.machine.fitness import (
 )
 from skymark.machine.gpu_fitness import STOPS_A_RUN, CopyRates, driver_faults, gpu_faults
 from skymark.machine.nvidia import nvidia_driver, visible_units
-from skymark.model.gpu import Gpu, NvidiaDriver
+from skymark.model.machine import Gpu, NvidiaDriver
 from skymark.model.requests import Work
 from skymark.model.sizes import size_text
 from skymark.report.text import MISSING, duration, share, significant, size

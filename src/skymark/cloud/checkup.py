@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.machines import live_machines
 from skymark.cloud.sky.client import sdk, sky_program
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS, Access, check_all_clouds
 from skymark.cloud.waiting import in_background
 from skymark.model.base import Frozen
-from skymark.model.errors import SkymarkError
+from skymark.model.errors import CloudError, SkymarkError
 
 T = TypeVar("T")
 

@@ -17,12 +17,11 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from skymark.cache.location import own_cache
-from skymark.cloud.errors import NameTakenError, UnknownMachineError
 from skymark.cloud.rented_run import RentedRun
 from skymark.execute.planner import write_plan
 from skymark.machine.private_directory import own_folder, private_directory
 from skymark.model.base import Frozen, faults_of
-from skymark.model.errors import UsageError
+from skymark.model.errors import NameTakenError, UnknownMachineError, UsageError
 from skymark.model.plan import Plan
 from skymark.plain_files import write_whole
 

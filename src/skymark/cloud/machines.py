@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TextIO
 
-from skymark.cloud.errors import CloudError, NoMachineError, UnknownMachineError
 from skymark.cloud.known_machines import (
     RentedMachines,
     all_rented,
@@ -47,7 +46,7 @@ from skymark.cloud.sky.ssh import output_of
 from skymark.cloud.submissions import PREFIX
 from skymark.cloud.waiting import clock_s, in_background
 from skymark.execute.planner import load_profile
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, NoMachineError, UnknownMachineError, UsageError
 from skymark.model.record import FILE_NAME
 from skymark.model.requests import Machine, Results
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from skymark.cache.location import own_cache
-from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.execute.venv_specs import unpacked_bytes, venvs_of_plan
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import size_text
 

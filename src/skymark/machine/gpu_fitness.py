@@ -16,7 +16,7 @@ from skymark.machine.nvidia import (
     VISIBLE_VARIABLE,
 )
 from skymark.model.base import Frozen
-from skymark.model.gpu import Gpu, NvidiaDriver
+from skymark.model.machine import Gpu, NvidiaDriver
 from skymark.model.record import Round, StabilityWarning
 from skymark.model.sizes import size_text
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
 
-from skymark.model.gpu import Gpu, GpuProcess, GpuSlice, NvidiaDriver
+from skymark.model.machine import Gpu, GpuProcess, GpuSlice, NvidiaDriver
 
 Value = TypeVar("Value")
 

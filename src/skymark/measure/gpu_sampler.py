@@ -26,7 +26,7 @@ from skymark.machine.nvidia import (
     watts,
 )
 from skymark.machine.processes import process_table, tree_of
-from skymark.model.gpu import GpuProcess, GpuUse
+from skymark.model.machine import GpuProcess, GpuUse
 
 INTERVAL_S = 0.1
 DUTY = 0.05

@@ -1,8 +1,12 @@
-"""Machine, platform and software of a run."""
+"""Machine, its NVIDIA GPUs as their driver reports them, platform and software of a run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Literal
+
+from pydantic import Field
 
 from skymark.model.base import Count, Frozen, Moment, NonNegative, digest_of
 
@@ -128,3 +132,147 @@ def usual_target(platform: Platform) -> Target:
 def platform_of(target: Target) -> Platform:
     """Return the platform that a target belongs to."""
     return "gpu" if target in {"cuda12", "cuda13"} else "tpu" if target == "tpu" else "cpu"
+
+
+class GpuProcess(Frozen):
+    """A process that holds memory of a GPU."""
+
+    pid: Count
+    name: str | None = None
+    """Null if it is not visible, such as a process of another container."""
+    memory_bytes: Count | None = None
+
+    @property
+    def text(self) -> str:
+        """The process in words: ``pid 4242 (python)``."""
+        return f"pid {self.pid}" if self.name is None else f"pid {self.pid} ({self.name})"
+
+
+class GpuSlice(Frozen):
+    """Slice of a GPU that MIG (multi-instance GPU) has divided."""
+
+    uuid: str
+    name: str
+    memory_bytes: Count | None = None
+
+
+class Gpu(Frozen):
+    """State of an NVIDIA GPU at one moment. Null is a value that the driver does not report."""
+
+    index: Count
+    """Number in the driver's order, the order on the PCIe bus."""
+    name: str
+    uuid: str | None = None
+    lost: str | None = None
+    """The driver's error if the GPU does not answer; all other values are then null."""
+    memory_bytes: Count | None = None
+    memory_used_bytes: Count | None = None
+    sm_clock_mhz: Count | None = None
+    sm_clock_max_mhz: Count | None = None
+    memory_clock_mhz: Count | None = None
+    memory_clock_max_mhz: Count | None = None
+    power_w: NonNegative | None = None
+    power_limit_w: NonNegative | None = None
+    power_limit_default_w: NonNegative | None = None
+    clock_reasons: tuple[str, ...] | None = None
+    """Reasons why the clocks are below their maximum, in words."""
+    temperature_c: Count | None = None
+    slowdown_temperature_c: Count | None = None
+    """The temperature at which the GPU starts to slow down."""
+    ecc: bool | None = None
+    ecc_uncorrected: Count | None = None
+    """Uncorrected memory errors since the driver was loaded."""
+    mig: bool | None = None
+    slices: tuple[GpuSlice, ...] = ()
+    persistence: bool | None = None
+    pcie_generation: Count | None = None
+    """Current generation; an idle link saves power in a lower generation."""
+    pcie_generation_max: Count | None = None
+    pcie_width: Count | None = None
+    """Lanes in use."""
+    pcie_width_max: Count | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """Its title in messages, such as ``GPU 0``."""
+        return f"GPU {self.index}"
+
+    @property
+    def memory_free_bytes(self) -> int | None:
+        """Free memory; None if the driver does not report it."""
+        if self.memory_bytes is None or self.memory_used_bytes is None:
+            return None
+        return self.memory_bytes - self.memory_used_bytes
+
+
+class NvidiaDriver(Frozen):
+    """NVIDIA's driver as its management library NVML reports it, with the machine's GPUs."""
+
+    version: str | None = None
+    """Such as ``580.65.06``."""
+    cuda: str | None = None
+    """The newest version of CUDA that it runs, such as ``13.0``."""
+    gpus: tuple[Gpu, ...] = ()
+    fault: str | None = None
+    """NVML's error if it is installed but does not work; everything else is then empty."""
+    fits: bool = True
+    """False if library and kernel module have different releases: CUDA does not work then."""
+
+
+class GpuUse(Frozen):
+    """Use of one GPU, or MIG slice, in a round's timed region. Null is unknown to the driver."""
+
+    index: Count
+    name: str
+    kernel_share: NonNegative | None = None
+    """Mean share of the time in which a kernel ran: NVML's utilisation over its last sampling
+    period (1/6 s to 1 s)."""
+    sm_clock_mhz: NonNegative | None = None
+    """Mean clock of the multiprocessors."""
+    power_w: NonNegative | None = None
+    """Mean power of the whole board."""
+    peak_memory_bytes: Count | None = None
+    """Largest memory in use on it, including other processes."""
+    board_energy_j: NonNegative | None = None
+    """Increase of the board's energy counter."""
+    throttled: dict[str, NonNegative] = Field(default_factory=dict)
+    """Share of the samples in which it was slowed down, by reason that occurred."""
+    other_processes: tuple[GpuProcess, ...] = ()
+    """Processes of other programs that held its memory during the round."""
+    is_slice: bool = False
+    samples: Count
+    """Number of samples of the driver."""
+
+
+def combined(uses: Sequence[GpuUse]) -> GpuUse | None:
+    """Return the combined use of several GPUs; None without a GPU.
+
+    Shares and clocks are means, power and energy sums, memory the largest. A value that is
+    null in one is null.
+    """
+    if not uses:
+        return None
+    powers, energies = [use.power_w for use in uses], [use.board_energy_j for use in uses]
+    peaks = _whole(use.peak_memory_bytes for use in uses)
+    return uses[0].model_copy(
+        update={
+            "kernel_share": _mean(use.kernel_share for use in uses),
+            "sm_clock_mhz": _mean(use.sm_clock_mhz for use in uses),
+            "power_w": None if (whole := _whole(powers)) is None else sum(whole),
+            "peak_memory_bytes": None if peaks is None else int(max(peaks)),
+            "board_energy_j": None if (whole := _whole(energies)) is None else sum(whole),
+        }
+    )
+
+
+def _whole(values: Iterable[float | None]) -> list[float] | None:
+    """Return the values; None if a value is missing."""
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return known if len(known) == len(every) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    whole = _whole(values)
+    return None if whole is None else fmean(whole)

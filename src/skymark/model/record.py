@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 
 from skymark.model.base import Amount, Count, Frozen, Moment, NonNegative, digest_of
 from skymark.model.data import DataTaken
-from skymark.model.gpu import GpuUse, combined
+from skymark.model.machine import GpuUse, combined
 from skymark.model.metric import Figure
 
 Setting = bool | int | float | str

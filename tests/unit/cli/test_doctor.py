@@ -16,12 +16,12 @@ from skymark.cli import doctor as module
 from skymark.cli.main import main
 from skymark.cloud import checkup
 from skymark.cloud.checkup import Checkup, ProviderState, bounded, providers
-from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.clusters import LiveMachine
 from skymark.cloud.sky.providers import ACCESS
 from skymark.machine.fitness import Noise
 from skymark.machine.gpu_fitness import CopyRates, gpu_faults
 from skymark.machine.nvidia import nvidia_driver
+from skymark.model.errors import CloudError
 from skymark.model.record import Ceiling, MachineLimits, StabilityWarning
 from tests.nvml.stand_in import GIB, H100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from skymark.cloud.errors import NoMachineError
+from skymark.model.errors import NoMachineError
 
 SOURCE = Path(__file__).parents[3] / "src" / "skymark"
 

@@ -9,7 +9,6 @@ from multiprocessing import get_context
 
 import pytest
 
-from skymark.cloud.errors import NameTakenError, UnknownMachineError
 from skymark.cloud.known_machines import (
     DAY_S,
     claim,
@@ -20,7 +19,7 @@ from skymark.cloud.known_machines import (
     recall,
     turn_of,
 )
-from skymark.model.errors import UsageError
+from skymark.model.errors import NameTakenError, UnknownMachineError, UsageError
 from tests.rented_runs import run_of
 
 

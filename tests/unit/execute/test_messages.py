@@ -27,7 +27,7 @@ from skymark.execute.messages import (
     TimedRegionEnds,
     line_of,
 )
-from skymark.model.gpu import GpuUse
+from skymark.model.machine import GpuUse
 from skymark.model.record import Cause, Resources, RoundResult, Verification
 from skymark.suite.contract import ObservedRound
 from tests.scripted_suite import EFFORT, cell_of

@@ -12,7 +12,7 @@ import pytest
 from skymark.machine import nvidia
 from skymark.machine.gpu_fitness import use_warnings
 from skymark.measure.gpu_sampler import GpuSampler
-from skymark.model.gpu import combined
+from skymark.model.machine import combined
 from skymark.model.record import Resources, Round
 from tests.nvml.stand_in import GIB, H100
 

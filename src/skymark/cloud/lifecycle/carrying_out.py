@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.following import follow
 from skymark.cloud.lifecycle.results import add_price
 from skymark.cloud.lifecycle.stages import (
@@ -24,7 +23,7 @@ from skymark.cloud.lifecycle.stages import (
 )
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.held_interrupts import one_interrupt_held
-from skymark.model.errors import SkymarkError
+from skymark.model.errors import CloudError, SkymarkError
 from skymark.model.sizes import count_of
 from skymark.rundir.newest import point_at
 

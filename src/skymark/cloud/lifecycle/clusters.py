@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_last, bill_of_time
-from skymark.cloud.errors import CloudError, NoMachineError, UnreachableError
 from skymark.cloud.known_machines import (
     RentedMachines,
     claim,
@@ -81,7 +80,7 @@ from skymark.cloud.sky.tasks import (
 )
 from skymark.cloud.submissions import job_name
 from skymark.cloud.waiting import clock_s
-from skymark.model.errors import SkymarkError
+from skymark.model.errors import CloudError, NoMachineError, SkymarkError, UnreachableError
 
 FIRST_JOB = 1
 """Number of the job that a cluster is rented with."""

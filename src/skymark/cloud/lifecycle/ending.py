@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
 from skymark.cloud.known_machines import RentedMachines, forget, note_rented, rented
 from skymark.cloud.sky.clusters import (
     ProviderList,
@@ -21,7 +20,7 @@ from skymark.cloud.sky.clusters import (
 from skymark.cloud.sky.jobs import ManagedJob, find_managed_job
 from skymark.cloud.waiting import BackgroundCall, clock_s
 from skymark.held_interrupts import one_interrupt_held
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, NameTakenError, StillBillingError, UsageError
 
 QUIET_S = 40.0
 """How long a list may lack machines that run: one look at it proves nothing."""

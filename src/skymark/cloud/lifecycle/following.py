@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol, TextIO, cast
 
-from skymark.cloud.errors import CloudError, MachineLostError, UnreachableError
 from skymark.cloud.lifecycle.results import phase_in
 from skymark.cloud.machine_script import RESULTS, stall_token
 from skymark.cloud.rented_run import RentedRun
@@ -19,7 +18,7 @@ from skymark.cloud.sky.clusters import running_machines
 from skymark.cloud.sky.jobs import ENDS, JobEnd
 from skymark.cloud.sky.ssh import PAUSE_S, host, take
 from skymark.cloud.waiting import BackgroundCall, clock_s
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, MachineLostError, UnreachableError, UsageError
 from skymark.store.storing import stalled
 
 RETRY_S = 5.0

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
-from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import RentedMachines, claim, keep_plan, note_rented, taken
 from skymark.cloud.lifecycle.carrying_out import ended_where_not_rented
 from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
@@ -35,7 +34,7 @@ from skymark.cloud.sky.jobs import (
 from skymark.cloud.sky.tasks import early_timers, make_task, send_files, set_limits
 from skymark.cloud.submissions import part_job_name
 from skymark.cloud.waiting import clock_s
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, StillBillingError, UsageError
 from skymark.model.requests import Limits
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import turn_of, write_secrets
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.machine_script import UNTIL_VARIABLE, plan_file, secrets_file
@@ -38,7 +37,7 @@ from skymark.cloud.submissions import (
 from skymark.execute.planner import write_plan
 from skymark.execute.slots import Cards, SlotJob
 from skymark.held_interrupts import undivided
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.errors import CloudError, SkymarkError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import some_of
 

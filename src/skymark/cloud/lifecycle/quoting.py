@@ -18,7 +18,6 @@ from skymark.cloud.cost.quote import (
     with_slots,
     workers_of,
 )
-from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import RentedMachines, note_rented, rented
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.rented_run import (
@@ -43,7 +42,7 @@ from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import machine_task, make_task
 from skymark.execute.slots import Cards, SlotJob, group_bytes, slot_jobs, working_cards
 from skymark.model.duration import NOTHING
-from skymark.model.errors import GateError, UsageError
+from skymark.model.errors import CloudError, GateError, UsageError
 from skymark.model.plan import Plan
 from skymark.model.requests import Machine
 from skymark.rundir.history import PastRun, read_history

@@ -10,10 +10,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.rented_run import RentedRun, stores_that_last
 from skymark.model.base import Frozen
-from skymark.model.errors import StoreError, UsageError
+from skymark.model.errors import CloudError, StoreError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Cell, Status
 from skymark.model.sizes import count_of

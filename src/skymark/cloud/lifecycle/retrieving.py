@@ -16,7 +16,6 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.ending import is_gone
 from skymark.cloud.lifecycle.results import (
     ReturnedResults,
@@ -32,10 +31,12 @@ from skymark.cloud.rented_run import RentedRun, stores_that_last
 from skymark.cloud.sky.clusters import find_cluster, running_machines
 from skymark.cloud.sky.ssh import host, take
 from skymark.model.errors import (
+    CloudError,
     DamagedManifestError,
     SkymarkError,
     StoreError,
     StoreRefusedError,
+    UnreachableError,
     UsageError,
 )
 from skymark.model.sizes import count_of, size_text

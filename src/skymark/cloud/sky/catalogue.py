@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from skymark.cloud.cost.quote import CatalogueError, Offer, PriceList
-from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.sky.client import answer_of, sdk, short
 from skymark.cloud.sky.internals import (
@@ -30,6 +29,7 @@ from skymark.cloud.sky.internals import (
     lambda_prices_usd,
 )
 from skymark.cloud.waiting import in_background
+from skymark.model.errors import CloudError
 from skymark.model.sizes import some_of
 
 FETCHED = ("gcp", "lambda", "vast")

@@ -14,7 +14,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TextIO, TypeVar
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.own_venv import has_skypilot, how_to_make_it
 from skymark.cloud.sky.internals import (
     api_server_runs_here,
@@ -25,7 +24,7 @@ from skymark.cloud.sky.internals import (
     withhold_bucket_keys,
 )
 from skymark.cloud.waiting import in_background
-from skymark.model.errors import SkymarkError, UsageError
+from skymark.model.errors import CloudError, SkymarkError, UsageError
 from skymark.store.bucket.address import ENDPOINT_VARIABLES
 
 QUIET = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from skymark.cloud.cost.bill import MachineCost
-from skymark.cloud.errors import CloudError, NoMachineError
 from skymark.cloud.known_machines import ProviderAddress, RentedMachines
 from skymark.cloud.sky.client import answer_of, ask, explained, sdk
 from skymark.cloud.sky.internals import (
@@ -21,6 +20,7 @@ from skymark.cloud.sky.internals import (
     provider_of,
 )
 from skymark.model.base import Frozen
+from skymark.model.errors import CloudError, NoMachineError
 
 PROFILE_VARIABLE = "SKYMARK_PROFILE"
 LAUNCH = "sky.launch"

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-from skymark.cloud.errors import CloudError
 from skymark.machine.processes import UnknownPeerError, strangers_id
+from skymark.model.errors import CloudError
 
 MANAGED_JOB_FILES = Path("~/.sky/managed_jobs")
 """Files of managed jobs on the API server, secrets included; the SDK does not list them."""

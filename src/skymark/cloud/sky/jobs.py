@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any, TextIO
 
 from skymark.cloud.cost.bill import MachineCost, bill_of_all
-from skymark.cloud.errors import CloudError
 from skymark.cloud.sky.client import ask, request, response_of, sdk, sky_program
 from skymark.cloud.sky.clusters import LiveMachine, costs_of, find_cluster
 from skymark.cloud.sky.internals import (
@@ -20,7 +19,7 @@ from skymark.cloud.sky.internals import (
     runs_job_controllers,
 )
 from skymark.cloud.submissions import KnownJob
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, UsageError
 
 NOT_FINISHED = 101
 NO_SUCH_JOB = 102

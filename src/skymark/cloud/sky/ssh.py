@@ -14,10 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-from skymark.cloud.errors import CloudError, NoMachineError, UnreachableError
 from skymark.cloud.machine_script import SOURCES, source_place
 from skymark.cloud.sky.internals import SSH_SETTINGS
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, NoMachineError, UnreachableError, UsageError
 from skymark.plain_files import LARGEST_FILE_BYTES
 
 ATTEMPTS = 4

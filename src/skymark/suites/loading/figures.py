@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from skymark.model.gpu import GpuUse
+from skymark.model.machine import GpuUse
 from skymark.model.metric import Figure
 from skymark.model.record import Round, RoundResult
 from skymark.statistics.interval import figure_of, figures_of

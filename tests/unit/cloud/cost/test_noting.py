@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 import pytest
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.lifecycle.quoting import check_price, ordered_machines
 from skymark.cloud.lifecycle.stages import Quoted
+from skymark.model.errors import CloudError
 from tests.rented_runs import run_of
 from tests.unit.cloud.cost.conftest import offer
 from tests.unit.rundir.past_runs import cell, plan

@@ -13,7 +13,6 @@ from types import MappingProxyType
 import pytest
 
 from skymark.cloud.cost.bill import Bill
-from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.lifecycle.carrying_out import carry_out
 from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.lifecycle.stages import (
@@ -29,7 +28,7 @@ from skymark.cloud.lifecycle.stages import (
 )
 from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, StillBillingError, UsageError
 from skymark.store.storing import stalled
 from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob

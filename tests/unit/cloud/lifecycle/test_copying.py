@@ -11,12 +11,11 @@ from hashlib import sha256
 
 import pytest
 
-from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.results import problems_of
 from skymark.cloud.lifecycle.retrieving import bring_home
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.ssh import rsync, take
-from skymark.model.errors import StoreRefusedError
+from skymark.model.errors import CloudError, StoreRefusedError, UnreachableError
 from skymark.model.record import Status
 from skymark.plain_files import LARGEST_FILE_BYTES
 from skymark.rundir.directory import RunDirectory

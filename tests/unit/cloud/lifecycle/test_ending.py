@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from sky_rehearsal.lambda_cloud import InstanceType, LambdaCloud, RefusedError
-from skymark.cloud.errors import CloudError, StillBillingError
 from skymark.cloud.known_machines import RentedMachines, all_rented, forget, note_rented, rented
 from skymark.cloud.lifecycle.ending import Patience, named_where_left, until_gone
+from skymark.model.errors import CloudError, StillBillingError
 
 NAME = "skymark-cpu-1"
 A6000 = InstanceType("gpu_1x_a6000", 0.8, 14, 100, 1, "A6000", ("east",))

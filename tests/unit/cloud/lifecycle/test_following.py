@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from skymark.cloud.errors import CloudError, MachineLostError
 from skymark.cloud.lifecycle.following import follow
 from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.waiting import clock_s
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, MachineLostError, UsageError
 from skymark.store.storing import stalled
 
 

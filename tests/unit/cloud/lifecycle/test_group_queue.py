@@ -11,14 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle import queued_jobs
 from skymark.cloud.lifecycle.queued_jobs import outstanding_jobs, submit_groups
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.sky.jobs import MachineJob
 from skymark.cloud.submissions import submission_key
 from skymark.execute.slots import SlotJob
-from skymark.model.errors import UsageError
+from skymark.model.errors import CloudError, UsageError
 from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of
 

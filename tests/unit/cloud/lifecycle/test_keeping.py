@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from skymark.cloud.cost.bill import MachineCost
-from skymark.cloud.errors import CloudError
 from skymark.cloud.known_machines import RentedMachines
 from skymark.cloud.lifecycle import clusters
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
+from skymark.model.errors import CloudError
 from tests.rented_runs import run_of
 
 

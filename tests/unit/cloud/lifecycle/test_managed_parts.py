@@ -9,11 +9,11 @@ from contextlib import nullcontext
 
 import pytest
 
-from skymark.cloud.errors import CloudError, NameTakenError, StillBillingError
 from skymark.cloud.lifecycle import managed
 from skymark.cloud.lifecycle.managed import part_runs, submit_parts
 from skymark.cloud.lifecycle.stages import SILENT, Quoted
 from skymark.cloud.submissions import part_job_name
+from skymark.model.errors import CloudError, NameTakenError, StillBillingError
 from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of
 from tests.unit.cloud.cost.conftest import offer, quote_of

@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.following import ClusterJob, end_there, follow
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.jobs import JobEnd
+from skymark.model.errors import CloudError, UnreachableError
 from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.test_following import ScriptedJob
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.queued_jobs import IN_FLIGHT, put_in_order
 from skymark.cloud.sky.jobs import MachineJob
+from skymark.model.errors import CloudError
 
 NAMES = [f"job-{number}" for number in range(12)]
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.results import add_price, bring_from_store, merge, problems_of
 from skymark.machine.facts import capture
+from skymark.model.errors import CloudError
 from skymark.model.manifest import Manifest
 from skymark.model.record import Record, Round, Status
 from skymark.rundir.directory import RunDirectory

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from skymark.cloud.errors import CloudError, UnreachableError
 from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.lifecycle.retrieving import GONE, brought, else_stored, from_machine
 from skymark.cloud.lifecycle.stages import Finished, Retrieved
-from skymark.model.errors import StorageFullError
+from skymark.model.errors import CloudError, StorageFullError, UnreachableError
 from skymark.model.record import Status
 from tests.rented_runs import run_of
 from tests.unit.cloud.lifecycle.conftest import CELLS, PLAN

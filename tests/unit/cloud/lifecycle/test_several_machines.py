@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle.following import ClusterJob, follow
 from skymark.cloud.machine_script import RESULTS
 from skymark.cloud.sky.jobs import JobEnd
 from skymark.cloud.waiting import clock_s
+from skymark.model.errors import CloudError
 from tests.rented_runs import run_of
 
 CLUSTER = "skymark-cpu-1"

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.cloud.errors import CloudError
 from skymark.cloud.lifecycle import queued_jobs
 from skymark.cloud.lifecycle.stages import Quoted
 from skymark.cloud.machine_script import UNTIL_VARIABLE
 from skymark.execute.slots import SlotJob
+from skymark.model.errors import CloudError
 from tests.rented_runs import run_of
 from tests.scripted_suite import cell_of, plan_of
 

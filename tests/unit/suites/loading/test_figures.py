@@ -10,7 +10,7 @@ import pytest
 
 from skymark.measure.consumer import Transfer
 from skymark.model.effort import Effort
-from skymark.model.gpu import GpuUse
+from skymark.model.machine import GpuUse
 from skymark.model.metric import Figure
 from skymark.model.plan import Selection
 from skymark.model.record import Resources, RoundResult, Verification

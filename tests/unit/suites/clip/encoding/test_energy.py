@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from skymark.model.gpu import GpuUse
+from skymark.model.machine import GpuUse
 from skymark.model.record import Resources
 from skymark.suites.clip.encoding import timed
 
