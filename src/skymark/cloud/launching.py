@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from skymark.cloud.cost.quote import Quote
 from skymark.cloud.known_machines import known_names
-from skymark.cloud.lifecycle.carrying_out import carry_out, rent_and_leave
 from skymark.cloud.lifecycle.clusters import NewCluster, carry_out_all, queue
 from skymark.cloud.lifecycle.ending import named_where_left
 from skymark.cloud.lifecycle.following import follow
@@ -21,7 +20,16 @@ from skymark.cloud.lifecycle.quoting import (
     quote_there,
 )
 from skymark.cloud.lifecycle.retrieving import check_home
-from skymark.cloud.lifecycle.stages import SILENT, Callbacks, Ended, Kept, Left, Quoted
+from skymark.cloud.lifecycle.stages import (
+    SILENT,
+    Callbacks,
+    Ended,
+    Kept,
+    Left,
+    Quoted,
+    carry_out,
+    rent_and_leave,
+)
 from skymark.cloud.machines import run_of_machine
 from skymark.cloud.rented_run import (
     RentedRun,

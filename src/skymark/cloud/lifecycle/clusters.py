@@ -21,7 +21,6 @@ from skymark.cloud.known_machines import (
     taken,
     turn_of,
 )
-from skymark.cloud.lifecycle.carrying_out import carry_out, wind_up
 from skymark.cloud.lifecycle.ending import prove_gone
 from skymark.cloud.lifecycle.following import ClusterJob, await_outcome
 from skymark.cloud.lifecycle.queued_jobs import (
@@ -41,6 +40,8 @@ from skymark.cloud.lifecycle.stages import (
     Quoted,
     Rented,
     Retrieved,
+    carry_out,
+    wind_up,
 )
 from skymark.cloud.machine_script import (
     IDLE_FILE,

@@ -15,12 +15,19 @@ from typing import ClassVar
 
 from skymark.cloud.cost.bill import Bill, bill_of_all, bill_of_time
 from skymark.cloud.known_machines import RentedMachines, claim, keep_plan, note_rented, taken
-from skymark.cloud.lifecycle.carrying_out import ended_where_not_rented
 from skymark.cloud.lifecycle.ending import LOOK_S, prove_job_gone
 from skymark.cloud.lifecycle.queued_jobs import RequestInFlight
 from skymark.cloud.lifecycle.quoting import check_price, note_machines, ordered_machines
 from skymark.cloud.lifecycle.retrieving import from_machine, from_store
-from skymark.cloud.lifecycle.stages import Callbacks, Finished, Kept, Quoted, Rented, Retrieved
+from skymark.cloud.lifecycle.stages import (
+    Callbacks,
+    Finished,
+    Kept,
+    Quoted,
+    Rented,
+    Retrieved,
+    ended_where_not_rented,
+)
 from skymark.cloud.machine_script import STORE_WAIT_S, plan_file
 from skymark.cloud.rented_run import RentedRun
 from skymark.cloud.sky.client import explained

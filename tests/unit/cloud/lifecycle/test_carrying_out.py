@@ -13,7 +13,6 @@ from types import MappingProxyType
 import pytest
 
 from skymark.cloud.cost.bill import Bill
-from skymark.cloud.lifecycle.carrying_out import carry_out
 from skymark.cloud.lifecycle.results import ReturnedResults
 from skymark.cloud.lifecycle.stages import (
     Callbacks,
@@ -25,6 +24,7 @@ from skymark.cloud.lifecycle.stages import (
     Quoted,
     Rented,
     Retrieved,
+    carry_out,
 )
 from skymark.cloud.machine_script import stall_token
 from skymark.cloud.sky.jobs import JobEnd
