@@ -407,7 +407,7 @@ REFUSED = [
     (("--num-nodes", "3", "--", "true"), f"{NAME} has 2"),
     (("--num-nodes", "3", *PLAN), f"{NAME} has 2"),
     (("--env", "NOT_SET_HERE", "--", "true"), "it is not set here"),
-    (("--grid", "workers=1,2", "--", "true"), "a command has no --grid"),
+    (("--grid", "workers=1,2", "--", "true"), "the command has no {workers}"),
     (("gone.yaml",), "is no file"),
 ]
 

@@ -239,7 +239,7 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
 
 def jobs_of(submitted: Command) -> tuple[str, list[str]]:
     """Return the run of a submission, and the names of its jobs."""
-    run_id = re.search(r"(\S+): on their way", submitted.output)[1]
+    run_id = re.search(r"(\S+): submitted", submitted.output)[1]
     return run_id, re.search(r"skymark down (.+)", submitted.output)[1].split()
 
 
