@@ -149,11 +149,10 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
 
     With --cluster, workers on that machine take the plan's groups until all are measured; cells of
     a group share a costly load, such as a model. Each group has one worker, also across
-    submissions. If a worker dies, another worker takes its group. Groups with results on the
-    machine are not measured again. With --managed, a few managed jobs divide the groups, each on
-    a new machine, which ends with the job; the price is for all jobs. Results go to the stores
-    cell by cell. If some jobs cannot start, the same command submits the rest. Without names of
-    scenarios and adapters, the plan is all of the profile's suite.
+    submissions. If a worker dies, another takes its group. Groups with results on the machine are
+    not measured again. With --managed, some jobs divide the groups, each on a new machine, which
+    ends with the job; the price is for all jobs. If some jobs cannot start, the same command
+    submits the rest. Without names of scenarios and adapters, the plan is all of the suite.
 
     Examples:
       skymark submit --cluster NAME --profile clip_8xh100 --store s3://BUCKET/PREFIX

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from skymark.measure.loop import GoOn
-
 if TYPE_CHECKING:
-    from skymark.measure.loop import Pass
+    from skymark.measure.loop import GoOn, Pass
     from skymark.suites.loading.adapter import LoadingJob
 
 FEWEST_FILLINGS = 4
