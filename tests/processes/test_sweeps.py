@@ -506,8 +506,9 @@ def test_the_steps_announced_are_the_steps_that_come(bed):
 # Taking up a run
 
 
-def test_an_interrupted_run_goes_on_where_it_was(bed):
-    plan = plan_of(cell_of("a"), cell_of("b"), effort=effort(2))
+@pytest.mark.parametrize("data", [{}, {"prepare": "well"}], ids=["data-there", "data-gone"])
+def test_an_interrupted_run_goes_on_where_it_was(bed, data):
+    plan = plan_of(cell_of("a", **data), cell_of("b", **data), effort=effort(2))
     bed.witness = interrupted_at("measuring scripted.S-1.small.b 1")
     with pytest.raises(KeyboardInterrupt):
         run_sweeps(bed.measurer(plan))

@@ -60,6 +60,7 @@ def run_sweeps(
     """
     plan, suite = measurer.plan, measurer.suite
     timed = None
+    borrowed: dict[str, dict[str, float]] = {}
     if plan.allotment is None:
         measurer.is_enough = lambda cell, rounds: suite.is_enough(
             cell, rounds, measurer.effort, borrowed.get(cell.id, {})
