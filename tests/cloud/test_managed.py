@@ -218,7 +218,7 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     assert skymark(watched, "down", names[1]).status == 0
     shown = submit(SMALL, "--dry-run").output
     assert f"1 of 2 jobs of {run_id} wait, run or are done" in shown
-    assert "1 groups for 1 managed jobs" in shown
+    assert "1 group for 1 managed job," in shown
     assert skymark(watched, "down", names[0]).status == 0
     again = submit(SMALL)
     assert jobs_of(again) == (run_id, [f"{name}-2" for name in names])
