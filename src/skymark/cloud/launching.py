@@ -263,7 +263,7 @@ def execute(
     if job.nodes is not None:
         check_nodes(name, job.nodes, known.machine.nodes)
     if job.gpus is not None:
-        part_of(handle_of(name).launched_resources, job.gpus)
+        part_of(handle_of(name).launched_resources, job.gpus)  # refused before the price is asked
     split_of_machines(job.split, job.nodes or known.machine.nodes)
     whole = limits_there(known, limits, load_profile(known.profile))
     variables = {**environment, **job.variables, **job.secrets}

@@ -169,7 +169,6 @@ class _Hunt:
         self._pid = pid
         self._marker = marker
         self._known: dict[tuple[int, float], Process] = {}
-        self._strangers: set[tuple[int, float]] = set()
         table = process_table()
         self._spared = _ancestors(os.getpid(), table).union(spared)
         if self._owns(table.get(pid)):
@@ -186,10 +185,8 @@ class _Hunt:
             if _is_same(process, table.get(process.pid)):
                 self._remember(tree_of(process.pid, table), table)
         if self._marker is not None:
-            seen = self._known.keys() | self._strangers
-            new = [p for p in table.values() if p.identity not in seen and not p.ended]
-            marked = {p.pid for p in new if marker_of(p.pid) == self._marker}
-            self._strangers.update(p.identity for p in new if p.pid not in marked)
+            unknown = (p for p in table.values() if p.identity not in self._known and not p.ended)
+            marked = {p.pid for p in unknown if marker_of(p.pid) == self._marker}
             self._remember(marked, table)
         alive = [
             table[process.pid]
