@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import skymark
+from skymark import cloud
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.record import Status
 from tests.reference_pages.api import example
@@ -30,6 +31,19 @@ def test_every_public_name_is_there():
         assert name in dir(skymark)
         assert getattr(skymark, name) is not None
     assert not hasattr(skymark, "measure_everything")
+
+
+def test_the_cloud_has_the_names_that_type_checkers_see_and_no_other():
+    tree = ast.parse(Path(inspect.getfile(cloud)).read_text())
+    seen = {
+        name.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("skymark.cloud")
+        for name in node.names
+    }
+    assert all(hasattr(cloud, name) for name in seen)
+    assert seen == {name for name in dir(cloud) if name not in vars(cloud)}
+    assert not hasattr(cloud, "known_names"), "imported by a module of the API"
 
 
 def test_importing_the_package_loads_no_library():

@@ -53,17 +53,46 @@ if TYPE_CHECKING:
     from skymark.cloud.submitting import submit as submit
     from skymark.cloud.submitting import submit_managed as submit_managed
 
-_MODULES = (
-    *("own_venv", "sky.client", "sky.clusters", "sky.jobs", "sky.ssh", "lifecycle.stages"),
-    *("lifecycle.queued_jobs", "machines", "checkup", "launching", "submitting"),
-)
-"""Modules of the API, each of which imports no later one."""
+_NAMES = {
+    "checkup": ("Checkup", "Provider", "check_up"),
+    "launching": ("Estimate", "execute", "follow_commands", "launch", "queue_commands", "quote"),
+    "lifecycle.queued_jobs": ("Submitted",),
+    "lifecycle.stages": (
+        "Callbacks",
+        "Ended",
+        "InterruptAnswer",
+        "Kept",
+        "Left",
+        "Quoted",
+        "Retrieved",
+    ),
+    "machines": (
+        "cancel",
+        "collect",
+        "down",
+        "names_of_machines",
+        "profile_of_machine",
+        "run_of_machine",
+        "show_log",
+        "status",
+    ),
+    "own_venv": ("cloud_venv", "has_skypilot", "make_cloud_venv", "program_there"),
+    "sky.client": ("advice_for_here", "sky_program"),
+    "sky.clusters": ("LiveMachine",),
+    "sky.jobs": ("JobEnd", "QueuedJob", "queued_jobs"),
+    "sky.ssh": ("copy", "shell"),
+    "submitting": ("QuotedParts", "QuotedSlots", "SubmittedParts", "submit", "submit_managed"),
+}
+"""The names of the API by their modules."""
+_PLACES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name of the API when it is first used."""
-    for place in () if name.startswith("_") else _MODULES:
-        module = import_module(f"{__name__}.{place}")
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})
