@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skymark.watching.facts import Facts, StageCost
+from skymark.watching.costs import StageCost
+from skymark.watching.facts import Facts
 
 NONE_BELOW = 0.08
 """Share of the time from which waits count as a limit: unpacking alone takes some milliseconds."""

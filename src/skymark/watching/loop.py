@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from skymark.watching.attach import attach, made_for, settings_of
-from skymark.watching.recorder import FOLDER, Recorder, recorder, start
+from skymark.watching.attach import attach, settings_of
+from skymark.watching.recorder import FOLDER, Recorder, made_for, recorder, start
 from skymark.watching.start import end_with_process
 from skymark.watching.verdict import LoopVerdict, verdict_of, write_trace
 

@@ -461,6 +461,20 @@ def _rank() -> dict[str, int]:
     return {"rank": 0, "ranks": 1}
 
 
+@contextmanager
+def made_for(epoch: Epoch) -> Iterator[None]:
+    """Tell processes that are started meanwhile for which loop they work."""
+    before = os.environ.get(LOOP)
+    os.environ[LOOP] = str(epoch.loop.number)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(LOOP, None)
+        else:
+            os.environ[LOOP] = before
+
+
 _recorders: list[Recorder] = []
 
 

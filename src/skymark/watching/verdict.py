@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from skymark.watching.costs import StageCost
 from skymark.watching.diagnosis import CROWDED, Diagnosis, WaitCause, diagnose, others_share
-from skymark.watching.facts import Facts, StageCost, facts_of, read_processes
+from skymark.watching.facts import Facts, facts_of, read_processes
 
 LIBRARIES = {
     "torch": "PyTorch's DataLoader",

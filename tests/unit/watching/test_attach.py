@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from skymark.watching import attach
+from skymark.watching import after_import, attach
 from skymark.watching.stages import StageClock
 
 
@@ -23,7 +23,7 @@ def library(tmp_path, monkeypatch):
 
 
 def attached(finder: object) -> bool:
-    return isinstance(finder, attach._Finder)
+    return isinstance(finder, after_import._Finder)
 
 
 def test_a_hook_is_set_at_the_import_and_the_module_keeps_its_loader(library):

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from skymark.watching.costs import StageCost
 from skymark.watching.diagnosis import NONE_BELOW, diagnose
-from skymark.watching.facts import Facts, StageCost
+from skymark.watching.facts import Facts
 from skymark.watching.verdict import REASONS, STAGE_WORDS, LoopVerdict, advice_of, lines_of
 
 STEP_S = 0.02
