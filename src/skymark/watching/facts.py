@@ -101,6 +101,10 @@ class Facts:
         return self.start_s + waited + self.copy_s
 
 
+Row = tuple[int, int, int, int]
+"""Epoch, asked and arrived in ns, CPU time meanwhile: see `skymark.watching.recorder.ROW`."""
+
+
 def read_processes(folder: str) -> list[dict[str, Any]]:
     """Return what each process wrote, with the rows of its loops."""
     processes = []
@@ -116,7 +120,7 @@ def read_processes(folder: str) -> list[dict[str, Any]]:
     return processes
 
 
-def _rows(folder: str, pid: int, number: int) -> list[tuple[int, int, int, int]]:
+def _rows(folder: str, pid: int, number: int) -> list[Row]:
     values = array("q")
     try:
         with open(os.path.join(folder, f"loop-{pid}-{number}.waits"), "rb") as file:
@@ -134,8 +138,8 @@ def facts_of(folder: str, killed_by: int | None = None, number: int | None = Non
     mains = [process for process in processes if any(loop["rows"] for loop in process["loops"])]
     facts = []
     for main in mains:
-        loops = _known(main["loops"])
-        asked = [loop for loop in loops if loop["number"] == number]
+        loops = _joined(_known(main["loops"]))
+        asked = [loop for loop in loops if number in loop["numbers"]]
         loop = asked[0] if asked else _slowest_of_longest(loops)
         helpers = [
             process
@@ -146,7 +150,7 @@ def facts_of(folder: str, killed_by: int | None = None, number: int | None = Non
             and process["first"]
             and process["last"]
             and (len(mains) == 1 or process["parent"] == main["pid"])
-            and (process["loop"] or 0) == loop["number"]
+            and (process["loop"] or 0) in loop["numbers"]
         ]
         others = [other for other in loops if other is not loop and other["rows"]]
         facts.append(_facts(main, loop, others, helpers, killed_by))
@@ -157,6 +161,45 @@ def _known(loops: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the loops over loaders, if there is one: functions may ask these for their batches."""
     over_loaders = [loop for loop in loops if loop["library"] != FUNCTION and loop["rows"]]
     return over_loaders or loops
+
+
+def _joined(loops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return loops of one place and with the same settings as one, if one goes on after another.
+
+    Such as several trainings in one program, each over a data set of its own. Training and
+    validation in one line take turns, so they stay apart.
+    """
+    joined: list[dict[str, Any]] = []
+    for loop in loops:
+        before = next((known for known in joined if _goes_on(known, loop)), None)
+        if before is None:
+            joined.append({**loop, "numbers": [loop["number"]]})
+            continue
+        shift = before["rows"][-1][0]
+        shift = max(shift, ~shift) + 1
+        before["numbers"].append(loop["number"])
+        before["rows"] = before["rows"] + [
+            (epoch + shift if epoch >= 0 else epoch - shift, *times)
+            for epoch, *times in loop["rows"]
+        ]
+        if before["events"] and loop["events"]:
+            before["events"] = {
+                name: before["events"][name] + value for name, value in loop["events"].items()
+            }
+    return joined
+
+
+def _goes_on(known: dict[str, Any], loop: dict[str, Any]) -> bool:
+    """Tell whether a loop is a further training of one that is over; both have several epochs."""
+    alike = all(known[name] == loop[name] for name in ("library", "name", "settings"))
+    if not (alike and known["rows"] and loop["rows"]):
+        return False
+    is_after = known["rows"][-1][1] <= loop["rows"][0][1]
+    return is_after and min(_epochs(known["rows"]), _epochs(loop["rows"])) > 1
+
+
+def _epochs(rows: list[Row]) -> int:
+    return len({epoch for epoch, *_ in rows if epoch >= 0})
 
 
 def _slowest_of_longest(loops: list[dict[str, Any]]) -> dict[str, Any]:
@@ -170,13 +213,11 @@ def _slowest_of_longest(loops: list[dict[str, Any]]) -> dict[str, Any]:
     return max(beside, key=lambda loop: _waited_ns(loop["rows"]), default=longest)
 
 
-def _waited_ns(rows: list[tuple[int, int, int, int]]) -> int:
+def _waited_ns(rows: list[Row]) -> int:
     return sum(arrived - asked for _, asked, arrived, _ in rows)
 
 
-def _shared_ns(
-    rows: list[tuple[int, int, int, int]], others: list[tuple[int, int, int, int]]
-) -> int:
+def _shared_ns(rows: list[Row], others: list[Row]) -> int:
     """Return the time in which epochs of both loops ran."""
     spans, other_spans = list(_spans(rows)), list(_spans(others))
     return sum(
@@ -186,9 +227,7 @@ def _shared_ns(
     )
 
 
-def _inner_ns(
-    rows: list[tuple[int, int, int, int]], others: list[tuple[int, int, int, int]]
-) -> int:
+def _inner_ns(rows: list[Row], others: list[Row]) -> int:
     """Return the time of epochs of another loop that ran within a step of this one.
 
     Such as a validation after each hundredth batch, which is no part of a step.
@@ -206,11 +245,11 @@ def _inner_ns(
     return inner
 
 
-def _elapsed_ns(rows: list[tuple[int, int, int, int]]) -> int:
+def _elapsed_ns(rows: list[Row]) -> int:
     return sum(last - first for first, last in _spans(rows))
 
 
-def _spans(rows: list[tuple[int, int, int, int]]) -> Iterable[tuple[int, int]]:
+def _spans(rows: list[Row]) -> Iterable[tuple[int, int]]:
     """Return start and end of each epoch."""
     spans: dict[int, list[int]] = {}
     for epoch, asked, arrived, _ in rows:
@@ -240,7 +279,6 @@ def _facts(
         else:
             steady.append(row)
     batches = sum(epoch >= 0 for epoch, *_ in rows)
-    epochs = len({epoch for epoch, *_ in rows if epoch >= 0})
     waits = sorted((arrived - asked for _, asked, arrived, _ in steady), reverse=True)
     worst = waits[: max(len(waits) // WORST, 1)]
     makers = helpers if helpers and loop["settings"].get("num_workers", 1) else [main]
@@ -256,7 +294,7 @@ def _facts(
         ranks=main["ranks"],
         settings=loop["settings"],
         batches=batches,
-        epochs=max(epochs, 1),
+        epochs=max(_epochs(rows), 1),
         elapsed_s=elapsed_s,
         start_s=start_ns / 1e9,
         wait_s=wait_s,
@@ -283,17 +321,25 @@ def _facts(
         in_threads=costs.in_threads,
         killed_by=killed,
         waits=_thinned(rows),
-        others=tuple(_beside(other) for other in others),
+        others=tuple(_beside(other, loop) for other in others),
         **rates,
     )
 
 
-def _beside(loop: dict[str, Any]) -> tuple[str, float, float]:
-    """Return name, time and waits of another loop."""
-    return loop["name"], _elapsed_ns(loop["rows"]) / 1e9, _waited_ns(loop["rows"]) / 1e9
+def _beside(other: dict[str, Any], loop: dict[str, Any]) -> tuple[str, float, float]:
+    """Return name, time and waits of another loop; of one in the same place, its own settings."""
+    told = [other["name"]]
+    if other["name"] == loop["name"]:
+        told += [
+            f"{name}={value}"
+            for name, value in other["settings"].items()
+            if isinstance(value, int) and value != loop["settings"].get(name)
+        ]
+    rows = other["rows"]
+    return ", ".join(told), _elapsed_ns(rows) / 1e9, _waited_ns(rows) / 1e9
 
 
-def _cpu_s(rows: list[tuple[int, int, int, int]]) -> float:
+def _cpu_s(rows: list[Row]) -> float:
     """Estimate the CPU time in all waits from the measured ones."""
     taken = [(cpu, arrived - asked) for _, asked, arrived, cpu in rows if cpu >= 0]
     whole = sum(arrived - asked for _, asked, arrived, _ in rows)
@@ -353,9 +399,7 @@ def _rates(main: dict[str, Any], helpers: list[dict[str, Any]], span_s: float) -
     return rates
 
 
-def _thinned(
-    rows: list[tuple[int, int, int, int]], most: int = 2000
-) -> tuple[tuple[float, float], ...]:
+def _thinned(rows: list[Row], most: int = 2000) -> tuple[tuple[float, float], ...]:
     """Return the waits over time; of more than `most`, the longest of each group of neighbours."""
     if not rows:
         return ()

@@ -162,13 +162,15 @@ class Loop:
         """Take a data set and its loader as those of the running epoch."""
         self._source, self._loader = _Known(source), _Known(loader)
 
-    def goes_on_with(self, source: Any, loader: Any, kind: Kind) -> bool:
-        """Tell whether an epoch is one of this loop.
+    def goes_on_with(self, source: Any, loader: Any, kind: Kind, settings: dict[str, Any]) -> bool:
+        """Tell whether an epoch with the same settings is one of this loop.
 
         It is where the loader is the same in the same function. In the same line it is, too, where
         the data set is the same, or was made anew in place of one that is gone. One line may loop
         over several data sets that are there at once.
         """
+        if self.settings != settings:
+            return False
         if self._loader.is_for(loader) and self.kind[:3] == kind[:3]:
             return True
         renewed = self._source.is_gone or (self.library != "torch" and self.has_ended)
@@ -270,7 +272,7 @@ class Recorder:
         name = source.__name__ if library == FUNCTION else type(source).__name__
         kind = (library, name, *calling_places())
         for loop in self._loops:
-            if loop.goes_on_with(source, loader, kind):
+            if loop.goes_on_with(source, loader, kind, settings):
                 break
         else:
             loop = Loop(len(self._loops), kind, settings)

@@ -25,6 +25,18 @@ class Photos:
 class Labels(Photos):
     pass
 
+class DataLoader:
+    def __init__(self, dataset, num_workers=0):
+        self.dataset, self.num_workers, self.batch_size = dataset, num_workers, 1
+    def __iter__(self):
+        return iter(self.dataset)
+DataLoader.__module__ = "torch.utils.data"
+
+def train(loader, epochs=2, seconds=0.002):
+    for _ in range(epochs):
+        for _ in watch(loader):
+            step(seconds)
+
 def step(seconds=0.002):
     time.sleep(seconds)
 """
@@ -81,6 +93,39 @@ def passed(*loaders):
 passed(Photos(9), Photos(30))
 """,
         ("Photos", 30, 1),
+    ),
+    "trainings with fresh loaders of one data set: one loop": (
+        """
+photos = Photos(10)
+for _ in range(3):
+    train(DataLoader(photos))
+""",
+        ("Photos", 60, 6),
+    ),
+    "trainings over data sets of their own, which are kept: one loop": (
+        """
+loaders = [DataLoader(Photos(10)) for _ in range(3)]
+for loader in loaders:
+    train(loader)
+""",
+        ("Photos", 60, 6),
+    ),
+    "trainings and validations in turn, of one type and in one line: two loops": (
+        """
+for _ in range(2):
+    kept = [DataLoader(Photos(20)), DataLoader(Photos(10))]
+    for loader in kept * 2:
+        train(loader, 1)
+""",
+        ("Photos", 80, 4),
+    ),
+    "trainings with other settings: one loop each": (
+        """
+photos = Photos(10)
+for workers in (0, 2, 4):
+    train(DataLoader(photos, workers), seconds=0.01 if workers == 2 else 0.002)
+""",
+        ("Photos", 20, 2),
     ),
     "a loop in a process of the program's own": (
         """
@@ -186,6 +231,14 @@ for _ in watch(Photos(10, 0.02)):
     step()
 """
     assert not watched(tmp_path, text).facts.in_threads
+
+
+def test_loops_with_other_settings_are_told_apart_by_them(tmp_path):
+    text, _ = LOADERS["trainings with other settings: one loop each"]
+    facts = watched(tmp_path, text).facts
+    assert facts.settings["num_workers"] == 2
+    names = sorted(name.partition(", ")[2] for name, *_ in facts.others)
+    assert names == ["num_workers=0", "num_workers=4"]
 
 
 @pytest.mark.parametrize("case", FUNCTIONS)
