@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
-from tests.planted_loops.__main__ import HERE, IN_TURN, watched
+from tests.planted_loops.__main__ import HERE, IN_TURN, python_of, watched
 
 SMALL = ("grain",)
 
@@ -24,3 +26,27 @@ def test_an_unchanged_program_s_loop_is_seen_with_its_decoding(slug):
     assert facts["library"] != "plain"
     # `nox -s watch` holds which stage is the largest; other programs can change that.
     assert stages["decode"]["cpu_s"] > 0
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(
+    ("kind", "library"),
+    [
+        ("tf.data", "tf.data"),
+        ("generator", "plain"),
+        ("PyDataset", "keras"),
+        ("PyDataset in processes", "keras"),
+    ],
+)
+def test_the_steps_of_keras_s_fit_are_seen_and_learn_the_same(kind, library):
+    script = (str(HERE / "keras_fits.py"), kind)
+    verdict = watched("tfdata", script)
+    facts = verdict["facts"]
+    assert " in fit at keras_fits.py" in facts["name"]
+    assert facts["library"] == library
+    assert facts["batches"] == 59  # TensorFlow makes the graph in the first of 60 steps
+    assert "decode" in facts["stages"]
+    plain = subprocess.run(
+        [str(python_of("tfdata")), *script], capture_output=True, text=True, check=True
+    )
+    assert plain.stdout == verdict["printed"]

@@ -43,9 +43,11 @@ def planted(name: str, changes: dict[str, object]) -> dict[str, object]:
 
 
 def watched(slug: str, script: Sequence[str], before: Sequence[str] = ()) -> dict[str, object]:
-    """Run a script under watch in the venv of a library, and return the verdict's JSON."""
-    python = Venvs(cache_directory()).ensure(LoadingSuite().venvs([slug])[slug]).python
-    command = [*before, str(python), *script]
+    """Run a script under watch in the venv of a library, and return the verdict's JSON.
+
+    Its `printed` is what the script printed.
+    """
+    command = [*before, str(python_of(slug)), *script]
     done = subprocess.run(
         [sys.executable, "-m", "skymark", "watch", "--json", "--", *command],
         capture_output=True,
@@ -57,7 +59,12 @@ def watched(slug: str, script: Sequence[str], before: Sequence[str] = ()) -> dic
     if not lines:
         raise SystemExit(f"{' '.join(script)}: no verdict; {done.stderr[-500:]}")
     verdict: dict[str, object] = json.loads(lines[-1])
-    return verdict
+    return {**verdict, "printed": done.stdout.removesuffix(f"{lines[-1]}\n")}
+
+
+def python_of(slug: str) -> Path:
+    """Return the Python of the venv of a library."""
+    return Venvs(cache_directory()).ensure(LoadingSuite().venvs([slug])[slug]).python
 
 
 def print_libraries() -> int:

@@ -101,7 +101,8 @@ def _tell(watched: Watch, output: Path | None, *, as_json: bool) -> None:
     """Print a verdict, or the reason why there is none."""
     if watched.verdict is None:
         say(
-            "the program looped over no known loader; try skymark.watch(loader) in it"
+            "the program looped over no known loader; try skymark.watch(loader) in it, or in Keras "
+            "steps_per_execution=1"
             if watched.has_python
             else "the program ran no Python that reads PYTHONPATH, so nothing was watched"
         )

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from functools import wraps
 from typing import Any, Callable
 
-from skymark.watching import batch_functions, torch_loader
+from skymark.watching import batch_functions, keras_loop, torch_loader
 from skymark.watching.after_import import Hook, after_import, replace
 from skymark.watching.iterators import hook_grain, iterated
-from skymark.watching.recorder import recorder
+from skymark.watching.recorder import LOOP, recorder
 
 
 def attach() -> None:
     """Set the hooks of all known libraries, now or at their import. A second call does nothing."""
     after_import(HOOKS)
-
-
-def settings_of(loader: Any) -> tuple[str, dict[str, Any]]:
-    """Return the library of a loader and its settings."""
-    for base in type(loader).__mro__:
-        for prefix, library in LIBRARY_BY_MODULE.items():
-            if base.__module__ == prefix or base.__module__.startswith(f"{prefix}."):
-                return library, torch_loader.torch_settings(loader) if library == "torch" else {}
-    return "plain", {}
 
 
 def _staged(
@@ -64,24 +56,32 @@ def _on(stage: str, *names: str, owner: str = "") -> Hook:
     return hook
 
 
+def _hook_pool(module: Any) -> None:
+    """Look at the stacks of a pool's processes that make batches."""
+
+    def make(original: Any) -> Any:
+        @wraps(original)
+        def worker(*values: Any, **named: Any) -> Any:
+            watch = recorder()
+            if watch is not None and (watch.asks_in_graph is not None or LOOP in os.environ):
+                watch.wake()
+            return original(*values, **named)
+
+        return worker
+
+    replace(module, "worker", make)
+
+
 def _hook_pillow(module: Any) -> None:
     """Count the decoding of images, which `load` does at its first call alone."""
     _staged(module.ImageFile, "decode", "load", does=lambda image: image.tile)
 
 
-LIBRARY_BY_MODULE = {
-    "torch.utils.data": "torch",
-    "tensorflow": "tf.data",
-    "grain": "grain",
-    "datasets": "datasets",
-    "webdataset": "webdataset",
-    "litdata": "litdata",
-    "ray": "ray",
-}
 HOOKS: dict[str, Hook] = {
     "torch.utils.data.dataloader": torch_loader.hook_loader,
     "torch.utils.data._utils.fetch": torch_loader.hook_fetch,
     "tensorflow.python.data.ops.dataset_ops": iterated("tf.data", "DatasetV2"),
+    "keras.src.backend.tensorflow.trainer": keras_loop.hook_trainer,
     "grain._src.python.data_loader": iterated("grain", "DataLoader"),
     "grain._src.python.dataset.dataset": hook_grain,
     "datasets.arrow_dataset": iterated("datasets", "Dataset", "__iter__", "iter"),
@@ -92,6 +92,7 @@ HOOKS: dict[str, Hook] = {
     "torch.optim.optimizer": batch_functions.hook_training,
     "jax": batch_functions.hook_training,
     "multiprocessing.reduction": _on("hand-over", "dumps", "loads", owner="ForkingPickler"),
+    "multiprocessing.pool": _hook_pool,
     "PIL.ImageFile": _hook_pillow,
     "torchvision.io.image": _on(
         "decode", "decode_image", "decode_jpeg", "decode_png", "read_image"

@@ -75,7 +75,8 @@ class Costs:
             self._cpu_s = min(cpu_s, self.made_s)
             self.feed_s, self.feed_cpu_s = self.made_s / batches, self._cpu_s / batches
         told = loop["settings"].get("stages")
-        if told:  # a pipeline whose threads have no stacks of Python
+        runs_python = self.in_threads and 2 * _looks(beside) > main["looks"]
+        if told and not runs_python:  # a pipeline whose threads have no stacks of Python
             counts = {stage: {"": ENOUGH_LOOKS} for stage in _heaviest(told)}
             self.in_threads = False
             threads_s = _grown_s(main, "cpu_ns") - _grown_s(main, "main_cpu_ns")

@@ -29,7 +29,7 @@ ONE_AT_A_TIME = 1.3
 WITHOUT_WAITS = ("shared-memory", "gil")
 """Causes that matter also where the loop hardly waits for batches."""
 MOST_WORKERS = 64
-WITH_WORKERS = ("torch", "datasets", "webdataset", "litdata")
+WITH_WORKERS = ("torch", "keras", "datasets", "webdataset", "litdata")
 """Libraries whose batches a PyTorch loader's workers can make."""
 ORDINARY = 3
 """Times of making a batch that a start of an epoch may take as the making of its first one."""

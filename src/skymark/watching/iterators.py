@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import wraps
 from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 from skymark.watching.after_import import Hook, replace
+from skymark.watching.libraries import tf_settings
 from skymark.watching.recorder import Epoch, Recorder, made_for, recorder
 
 
@@ -95,30 +95,3 @@ def _generated(watch: Recorder, epoch: Epoch, made: Any) -> Iterator[Any]:
         except StopIteration:
             return
         yield element
-
-
-OPERATIONS = (
-    ("Decode", "decode"),
-    ("ReadFile", "read"),
-    ("PyFunc", "transform"),
-    ("Resize", "transform"),
-)
-"""Beginnings or parts of the names of TensorFlow's operations, with their stages."""
-
-
-def tf_settings(dataset: Any) -> dict[str, Any]:
-    """Return the stages of a tf.data pipeline by its operations, and its serial maps."""
-    stages: list[str] = []
-    settings: dict[str, Any] = {"serial_maps": 0, "prefetch": False}
-    with suppress(Exception):  # private fields of another version
-        current = dataset
-        while current is not None:
-            kind = type(current).__name__
-            settings["prefetch"] = settings["prefetch"] or "Prefetch" in kind
-            settings["serial_maps"] += kind == "_MapDataset"
-            function = getattr(current, "_map_func", None)
-            if function is not None:
-                names = [operation.type for operation in function.function.graph.get_operations()]
-                stages += [s for part, s in OPERATIONS if any(part in name for name in names)]
-            current = getattr(current, "_input_dataset", None)
-    return {**settings, "stages": sorted(set(stages))}

@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from skymark.watching.attach import attach, settings_of
+from skymark.watching.attach import attach
+from skymark.watching.libraries import settings_of
 from skymark.watching.recorder import FOLDER, Recorder, made_for, recorder, start
 from skymark.watching.start import end_with_process
 from skymark.watching.verdict import LoopVerdict, verdict_of, write_trace

@@ -228,6 +228,7 @@ class Recorder:
         self.is_over = False
         self.made_for: int | None = None
         self.seek: Callable[[], None] | None = None
+        self.asks_in_graph: int | None = None  # thread whose loop asks for its batches in a graph
         self._loops: list[Loop] = []
         self._inside: set[int] = set()
         self._inside_functions: set[int] = set()
@@ -257,7 +258,12 @@ class Recorder:
                 util.Finalize(self, self.finish, exitpriority=100)
 
     def begin(
-        self, library: str, source: Any, settings: dict[str, Any], loader: Any = None
+        self,
+        library: str,
+        source: Any,
+        settings: dict[str, Any],
+        loader: Any = None,
+        within: str = "",
     ) -> Epoch:
         """Begin an epoch, before the loader's iterator is made.
 
@@ -266,11 +272,12 @@ class Recorder:
             source: the data set, or the loader itself.
             settings: of the loader.
             loader: that iterates the source, if there is one beside it.
+            within: function of a library that runs the loop.
         """
         started_ns = perf_counter_ns()
         loader = source if loader is None else loader
         name = source.__name__ if library == FUNCTION else type(source).__name__
-        kind = (library, name, *calling_places())
+        kind = (library, f"{name} in {within}" if within else name, *calling_places())
         for loop in self._loops:
             if loop.goes_on_with(source, loader, kind, settings):
                 break
@@ -299,8 +306,9 @@ class Recorder:
 
     @property
     def is_inside(self) -> bool:
-        """Whether this thread is waiting for a batch that counts."""
-        return _thread.get_ident() in self._inside
+        """Whether this thread is waiting for a batch that counts, or makes one for a graph."""
+        thread = _thread.get_ident()
+        return thread in self._inside or self.asks_in_graph not in {None, thread}
 
     @contextmanager
     def within(self) -> Iterator[None]:
@@ -336,23 +344,32 @@ class Recorder:
             batch = following(*values)
         except BaseException:
             inside.discard(thread)
-            loop.add((~epoch.number, asked, perf_counter_ns(), -1))
-            loop.has_ended = True
+            self.end(epoch, asked)
             raise
         inside.discard(thread)
         if events is not None:
             events.arrived()
         arrived = perf_counter_ns()
+        self.note(epoch, asked, arrived, thread_time_ns() - cpu if in_detail else -1)
+        return batch
+
+    def note(self, epoch: Epoch, asked: int, arrived: int, cpu: int = -1) -> None:
+        """Note a batch: when it was asked for and arrived, and the CPU time meanwhile, in ns."""
+        loop = epoch.loop
         if epoch.started_ns:
             asked, epoch.started_ns = epoch.started_ns, 0
-        loop.add((epoch.number, asked, arrived, thread_time_ns() - cpu if in_detail else -1))
+        loop.add((epoch.number, asked, arrived, cpu))
         loop.batches += 1
         self._changed = True
         if loop.batches == self.batches:
             self.finish()
             with open(os.path.join(self.folder, DONE), "w", encoding="ascii"):
                 pass
-        return batch
+
+    def end(self, epoch: Epoch, asked: int) -> None:
+        """Note the end of an epoch, which came in place of a batch that was asked for."""
+        epoch.loop.add((~epoch.number, asked, perf_counter_ns(), -1))
+        epoch.loop.has_ended = True
 
     def rest(self) -> None:
         """Write everything, and look at no stack until the next epoch."""

@@ -168,8 +168,8 @@ WAITING = re.compile(
     r"|/ray/_private/|/asyncio/|/multiprocessing/(popen_fork|synchronize|util)"
 )
 """Files whose functions at the end of a stack only wait for others."""
-LISTENS = "accept"
-"""Function at the end of the stack of a server's thread; PyTorch's workers have one."""
+LISTENS = {"accept", "_recv"}
+"""Functions at the end of a stack that wait for another process: a server's, and a pool's."""
 LIBRARIES = re.compile(r"/(site|dist)-packages/|/lib/python3|^<")
 WORKER = re.compile(r"/multiprocessing/process\.py$")
 """File at the beginning of a worker's own stack: under it a fork has the stack of its parent."""
@@ -198,7 +198,7 @@ class Classifier:
 
     def classify(self, frame: FrameType) -> tuple[str, str]:
         """Return the stage of a stack, "" for an unknown one, and its place in the user's code."""
-        if frame.f_code.co_name == LISTENS or WAITING.search(frame.f_code.co_filename):
+        if frame.f_code.co_name in LISTENS or WAITING.search(frame.f_code.co_filename):
             return IDLE, ""
         stage: str | None = None
         where = ""

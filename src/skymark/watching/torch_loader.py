@@ -8,6 +8,7 @@ from typing import Any
 
 from skymark.watching.after_import import replace
 from skymark.watching.iterators import counting
+from skymark.watching.libraries import torch_settings
 from skymark.watching.recorder import Recorder, made_for, recorder
 from skymark.watching.stages import FETCH, SAMPLE, StageClock
 
@@ -37,14 +38,6 @@ def hook_loader(module: ModuleType) -> None:
 
     replace(loader, "__iter__", make_iter)
     replace(iterator, "__next__", counting)
-
-
-def torch_settings(loader: Any) -> dict[str, Any]:
-    """Return the settings of a `DataLoader` that decide its speed."""
-    names = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers", "in_order")
-    settings = {name: getattr(loader, name) for name in names if hasattr(loader, name)}
-    settings["batch_size"] = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
-    return {name: value for name, value in settings.items() if isinstance(value, (int, bool))}
 
 
 class _Samples:

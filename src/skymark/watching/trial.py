@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from time import perf_counter_ns, sleep
 from typing import Any, Callable, TextIO
 
-from skymark.watching.attach import settings_of
+from skymark.watching.libraries import settings_of
 from skymark.watching.loop import watch
 from skymark.watching.recorder import FOLDER
 

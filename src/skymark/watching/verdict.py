@@ -14,6 +14,7 @@ from skymark.watching.facts import Facts, facts_of, read_processes
 LIBRARIES = {
     "torch": "PyTorch's DataLoader",
     "tf.data": "tf.data",
+    "keras": "Keras's PyDataset",
     "grain": "Grain",
     "datasets": "Hugging Face Datasets",
     "webdataset": "WebDataset",
@@ -87,6 +88,7 @@ LOADERS = {
 }
 """Lines for a loader with other settings."""
 GRAIN_THREADS = "dataset = dataset.to_iter_dataset(grain.ReadOptions(num_threads={}))"
+KERAS_WORKERS = "data = ...(..., workers={}, use_multiprocessing=True)  # your PyDataset"
 GRAIN_PROCESSES = (
     "dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=os.cpu_count()))"
 )
@@ -109,13 +111,15 @@ def lines_of(cause: WaitCause, library: str) -> list[str]:
         lines.append(LOADERS[library].format(words))
     if library == "grain" and "num_workers" in cause.settings:
         lines.append(GRAIN_THREADS.format(cause.settings["num_workers"]))
+    if library == "keras" and ("num_workers" in cause.settings or cause.cause == "gil"):
+        lines.append(KERAS_WORKERS.format(cause.settings.get("num_workers", "os.cpu_count()")))
     if library == "grain" and cause.cause == "gil":
         lines.append(GRAIN_PROCESSES)
     if cause.stage == "copy":
         lines.append(COPY_LINE)
     if cause.cause == "shared-memory" and library == "torch":
         lines.append(SHM_LINE)
-    if library == "tf.data" and cause.cause != "none":
+    if library == "tf.data" and cause.cause not in {"none", "gil"}:
         lines += [
             "dataset = dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE)",
             "dataset = dataset.prefetch(tf.data.AUTOTUNE)",
