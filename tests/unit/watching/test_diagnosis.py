@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skymark.watching.costs import StageCost
-from skymark.watching.diagnosis import NONE_BELOW, diagnose
+from skymark.watching.diagnosis import NONE_BELOW, WaitCause, diagnose
 from skymark.watching.facts import Facts
 from skymark.watching.verdict import REASONS, STAGE_WORDS, LoopVerdict, advice_of, lines_of
 
@@ -180,6 +180,22 @@ def test_each_cause_has_words_advice_and_a_verdict_that_fits_json(case):
         assert advice_of(cause).endswith(".")
         for name in cause.settings:
             assert any(name in line for line in lines_of(cause, "torch"))
+
+
+@pytest.mark.parametrize(
+    ("library", "cause", "settings", "lines"),
+    [
+        ("keras", "too-few-workers", {"num_workers": 3}, "workers=3, use_multiprocessing=True"),
+        ("keras", "gil", {}, "workers=os.cpu_count(), use_multiprocessing=True"),
+        ("grain", "too-few-workers", {"num_workers": 3}, "num_threads=3"),
+        ("grain", "gil", {}, "mp_prefetch"),
+        ("tf.data", "cores", {}, "num_parallel_calls"),
+        ("tf.data", "gil", {}, ""),  # parallel calls of Python wait for each other
+    ],
+)
+def test_the_lines_to_paste_are_those_of_the_library(library, cause, settings, lines):
+    pasted = "\n".join(lines_of(WaitCause("decode", cause, 0.5, settings=settings), library))
+    assert lines in pasted if lines else not pasted
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -25,6 +25,7 @@ def write(
     main_cpu_s: float = 0.0,
     run_delay_s: float = 0.0,
     library: str | None = None,
+    settings: dict[str, Any] | None = None,
     **changes: Any,
 ) -> None:
     """Write the file of a process; with a library, it has a loop over it."""
@@ -32,7 +33,7 @@ def write(
         "number": 0,
         "library": library,
         "name": "Photos at train.py:1",
-        "settings": {"num_workers": 1} if library == "torch" else {},
+        "settings": settings or ({"num_workers": 1} if library == "torch" else {}),
         "in_main_thread": True,
         "events": None,
     }
@@ -86,6 +87,22 @@ def test_threads_that_make_batches_cost_their_own_time_and_not_that_of_the_waits
     assert made.feed_s == pytest.approx(threads * SPAN_S / BATCHES)
     assert made.feed_cpu_s == pytest.approx(4.0 / BATCHES)
     assert made.stages["decode"].wall_s == pytest.approx(made.feed_s)
+
+
+@pytest.mark.parametrize(
+    ("looks", "stage"),
+    [
+        (LOOKS // 10, "decode"),  # a function of Python beside operations
+        (LOOKS * 9 // 10, "transform"),  # the pipeline's own work is in Python
+    ],
+)
+def test_a_pipeline_has_the_stages_of_its_operations_unless_it_runs_python(looks, stage, tmp_path):
+    stacks = [["work", "transform", "augment (train.py)", looks]]
+    told = {"stages": ["decode", "transform"]}
+    write(tmp_path, 1, library="tf.data", settings=told, stacks=stacks, cpu_s=9.0)
+    made = facts(tmp_path)
+    assert list(made.stages) == [stage]
+    assert made.in_threads == (stage == "transform")
 
 
 @pytest.mark.parametrize(

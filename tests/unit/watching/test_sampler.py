@@ -38,6 +38,10 @@ TABLE = {
         [(PROCESS, "_serve"), (SOCKET, "accept")],
         (IDLE, ""),
     ),
+    "a process of a pool between two tasks": (
+        [(PROCESS, "_bootstrap"), ("/usr/lib/python3.11/multiprocessing/connection.py", "_recv")],
+        (IDLE, ""),
+    ),
     "a download": (
         [("/home/me/train.py", "photo"), (SOCKET, "readinto")],
         ("read", "photo (train.py)"),
