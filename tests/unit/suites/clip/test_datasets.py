@@ -97,6 +97,9 @@ def test_several_labels_per_image_train_no_probe():
         (("wds/mnist",), {"root": "/absent/{dataset}"}, "is not at /absent/mnist"),
         (("wds/mnist",), {"tasks": ("captions",)}, "unknown task"),
         (("wds/mscoco_captions",), {"tasks": ("captioning",)}, r"clip_benchmark eval .*clip table"),
+        (("wds/mscoco_captions:captioning",), {}, r"clip_benchmark eval .*clip table"),
+        (("wds/mnist:linear_prob",), {}, "unknown task 'linear_prob'"),
+        (("wds/qqqqqqqq*",), {}, "`skymark list scenarios --suite clip` shows all"),
     ],
 )
 def test_a_wrong_name_task_or_place_is_answered_at_once(names, options, message):

@@ -18,7 +18,7 @@ from pydantic import Field
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.plain_files import read_regular
-from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
+from skymark.suites.clip.names import ALL, LISTING, expanded, is_glob, matching, nearest
 from skymark.suites.clip.specification import Model, ModelConfiguration, Weights
 
 FILE = "open_clip.json"
@@ -222,7 +222,10 @@ def chosen_model(name: str) -> ChosenModel:
     architectures = registry().architectures
     if architecture not in architectures:
         raise UnknownNameError(
-            f"architecture of open_clip {registry().open_clip}", architecture, architectures
+            f"architecture of open_clip {registry().open_clip}",
+            architecture,
+            architectures,
+            listing=LISTING["model"],
         )
     tags = architectures[architecture].tags
     if not weights:
@@ -234,7 +237,7 @@ def chosen_model(name: str) -> ChosenModel:
     if _is_path(weights):
         return _of_file(architecture, Path(weights))
     raise UsageError(
-        f"{architecture} has no weights {weights!r}; {nearest(tag, tags)} "
+        f"{architecture} has no weights {weights!r}; {nearest(tag, tags)}"
         f"Its tags are {', '.join(tags) or 'none'}; for a file, write its path: ./NAME.pt"
     )
 
