@@ -13,6 +13,8 @@ from skymark.model.errors import UsageError
 ALL = "all"
 WILDCARDS = frozenset("*?[")
 NEAREST = 4
+LISTS = frozenset((".txt", ".list"))
+"""Suffixes of files of names."""
 LONGEST_LIST_BYTES = 1 << 20
 """Limit for a file of names."""
 LISTING = {
@@ -38,8 +40,10 @@ def expanded(names: Iterable[str], kind: str) -> list[str]:
     found: list[str] = []
     for name in names:
         path = Path(name)
-        if path.suffix in {".txt", ".list"} and path.is_file():
+        if path.suffix in LISTS and path.is_file():
             found += _lines(path, kind)
+        elif path.suffix in LISTS:
+            raise UsageError(f"there is no file {name}; give a file with one {kind} per line")
         else:
             found.append(name)
     return found
@@ -77,7 +81,7 @@ def matching(pattern: str, known: Sequence[str], kind: str) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known names most similar to an unknown name, and a space; else nothing."""
+    """Return a hint with the known names nearest to an unknown one, and a space; else nothing."""
     by_folded = {one.casefold(): one for one in known}
     near = get_close_matches(name.casefold(), by_folded, n=NEAREST, cutoff=0.5)
     if not near:

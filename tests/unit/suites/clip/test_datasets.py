@@ -192,6 +192,17 @@ def test_a_folder_of_images_has_a_class_per_folder(planned, tmp_path):
     assert "pets: --skip-damaged" in skipped.notes[0]
 
 
+@pytest.mark.parametrize("text", ["a {c}\n\n", "a {}\n", "a cat\n"])
+def test_templates_are_checked_before_anything_runs_in_every_layout(text, web_set, tmp_path):
+    (tmp_path / "pets" / "test" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "test" / "cat" / "1.jpg").write_bytes(b"\xff")
+    (tmp_path / "pets" / "classnames.txt").write_text("cat\n")
+    for directory in (web_set(), tmp_path / "pets"):
+        (directory / "zeroshot_classification_templates.txt").write_text(text)
+        with pytest.raises(UsageError, match=r"templates\.txt:\d.* \{c\}"):
+            chosen(str(directory))
+
+
 def test_selection_lies_as_its_authors_publish_it(tmp_path):
     (tmp_path / "val2017").mkdir()
     (tmp_path / "add_att.json").write_text('{"0": {}}')

@@ -40,6 +40,12 @@ class Sizes(Frozen):
     """Most bytes that an operation of the image encoder reads and writes, without parameters."""
     text_bytes: int
 
+    def at(self, edge: int | None) -> Sizes:
+        """Return the sizes for images with this many pixels along an edge; None for its own."""
+        part = 1.0 if edge is None else (edge / self.image_size) ** 2
+        found = {name: round(getattr(self, name) * part) for name in ("image_flops", "image_bytes")}
+        return self.model_copy(update=found)
+
 
 class Architecture(Frozen):
     """A model configuration of open_clip."""
