@@ -11,6 +11,7 @@ from inspect import cleandoc
 from textwrap import dedent
 from types import MappingProxyType
 
+from skymark.cli.caller import in_suite_s_words
 from skymark.cli.main import COMMANDS, OWN_WORDS, add_suites, app
 from skymark.suite.registry import suites
 from tests.reference_pages.markdown import code, document, table
@@ -132,6 +133,8 @@ def _description(name: str) -> str:
     command = reduce(lambda group, word: group[word], name.split()[1:], app)
     own = command.default_command
     text = cleandoc((own.__doc__ if own is not None else None) or command.help)
+    add_suites(name.split()[1:])
+    text = in_suite_s_words(text)
     examples = re.compile(r"^Examples:\n((?:  .+\n?)+)", re.MULTILINE)
     return examples.sub(lambda found: f"```sh\n{dedent(found[1]).rstrip()}\n```\n", text).rstrip()
 

@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
@@ -27,12 +27,16 @@ USAGE_ERROR = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 FORGED = re.compile(r"\n(?=\s*skymark:)", re.IGNORECASE)
+NAMED = re.compile(r"(?<!another )\bskymark (run|plan|submit)\b(?! --plan)")
+"""A command of skymark's that a suite can have in its own words. A plan's file names its suite."""
 
 
 QUIET = ("--quiet", "-q")
 VERBOSE = ("--verbose", "-v")
 _given: set[str] = set()
 """Words of the command line."""
+_of_suite: dict[str, str] = {}
+"""The running suite's own command by the command of skymark's: ``skymark clip run``."""
 
 
 def take_loudness(words: Sequence[str]) -> list[str]:
@@ -58,6 +62,17 @@ def without_loudness(words: Sequence[str]) -> list[str]:
 def before_dashes(words: Sequence[str]) -> Sequence[str]:
     """Return the words before ``--``; the words after it are another program's."""
     return words[: words.index("--")] if "--" in words else words
+
+
+def speak_for(suite: str, commands: Iterable[str] = ()) -> None:
+    """Name a suite's commands in all messages and help from now on; without any, skymark's."""
+    _of_suite.clear()
+    _of_suite.update({name: f"skymark {suite} {name}" for name in commands})
+
+
+def in_suite_s_words(text: str) -> str:
+    """Return advice with the commands of the suite whose command runs."""
+    return NAMED.sub(lambda found: _of_suite.get(found[1], found[0]), text)
 
 
 def is_quiet() -> bool:
@@ -88,7 +103,7 @@ def _print_on_error(text: str) -> None:
     """
     from skymark.report.text import plain, without_credentials
 
-    shown = FORGED.sub("\n| ", plain(without_credentials(text)))
+    shown = FORGED.sub("\n| ", plain(without_credentials(in_suite_s_words(text))))
     print(shown, file=sys.stderr, flush=True)
 
 

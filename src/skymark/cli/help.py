@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cyclopts import App, Group
 
-from skymark.cli.caller import before_dashes
+from skymark.cli.caller import before_dashes, in_suite_s_words
 from skymark.model.errors import SkymarkError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class HelpPage:
     def render_description(self, console: Console, options: ConsoleOptions, text: Any) -> None:
         """Print the description: paragraphs filled to the width, indented lines unchanged."""
         del text
-        for paragraph in cleandoc(self._text).split("\n\n"):
+        for paragraph in in_suite_s_words(cleandoc(self._text)).split("\n\n"):
             lines = paragraph.split("\n")
             if not any(line.startswith(" ") for line in lines):
                 lines = textwrap.wrap(" ".join(lines), options.max_width)
@@ -122,7 +122,7 @@ def _description(entry: HelpEntry) -> str:
         *(["[required]"] if entry.required else ()),
     ]
     plain = getattr(text, "primary_renderable", text)
-    return " ".join((str(plain), *notes))
+    return in_suite_s_words(" ".join((str(plain), *notes)))
 
 
 def page_of(app: App, words: Sequence[str]) -> HelpPage:

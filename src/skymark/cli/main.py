@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import reduce
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,7 @@ from skymark.cli.caller import (
     is_verbose,
     print_plain,
     say,
+    speak_for,
     take_loudness,
     tell_fault,
     use_any_output,
@@ -189,7 +191,11 @@ def install(
 
 
 def add_suites(arguments: Sequence[str], app: App = app) -> None:
-    """Add the commands of suites, unless the words name another command: the search takes time."""
+    """Add the commands of suites, unless the words name another command: the search takes time.
+
+    Messages and help of a suite's command name the suite's commands.
+    """
+    speak_for("")
     if arguments and any(arguments[0] in commands for commands in COMMANDS.values()):
         return
     questions = []
@@ -199,6 +205,8 @@ def add_suites(arguments: Sequence[str], app: App = app) -> None:
         if entry.name not in app:
             summary = documentation.partition("\n")[0]
             app.command(entry.value, name=entry.name, help=summary, group=OWN_WORDS)
+        if arguments[:1] == [entry.name]:
+            speak_for(entry.name, app[entry.name])
     rows = (*QUESTIONS[:OF_SUITES], *questions, *QUESTIONS[OF_SUITES:])
     width = max(len(question) for question, _ in rows)
     lines = (f"  {question:{width}}  skymark {answer}" for question, answer in rows)
@@ -280,6 +288,8 @@ def _fault(error: CycloptsError) -> str:
         option = (error.token.keyword or error.token.value).partition("=")[0]
         known = [name for one in error.argument_collection if one.parse for name in one.names]
         known += taken_words(error.command_chain or ())
+        if _has_run(error.command_chain or (), option):
+            return f"`{command}` has no option {option}; `{command.removesuffix('plan')}run` has it"
         near = get_close_matches(option, known, n=1, cutoff=LIKELY)
         return f"`{command}` has no option {option}; " + (f"try {near[0]}" if near else advice)
     if isinstance(error, UnusedCliTokensError):
@@ -292,6 +302,15 @@ def _fault(error: CycloptsError) -> str:
             advice = "`skymark status` shows the names"
         return f"{str(error).rstrip('.')}; {advice}"
     return str(error)
+
+
+def _has_run(chain: Sequence[str], option: str) -> bool:
+    """Whether a command is a `plan`, and the `run` beside it has an option."""
+    *groups, command = chain or ("",)
+    beside = reduce(lambda group, name: group[name], groups, app)
+    if command != "plan" or "run" not in beside:
+        return False
+    return any(option in one.names for one in beside["run"].assemble_argument_collection())
 
 
 def entry_point() -> None:

@@ -155,7 +155,7 @@ def submit(  # noqa: PLR0913  # its parameters are the options of a command
     submits the rest. Without names of scenarios and adapters, the plan is all of the suite.
 
     Examples:
-      skymark submit --cluster NAME --profile clip_8xh100 --store s3://BUCKET/PREFIX
+      skymark submit --cluster NAME --profile clip_8xh100 --store s3://BUCKET
       skymark submit --managed --profile clip_gpu --store s3://BUCKET/PREFIX
 
     Exit status: 0 the jobs are in the queue; 1 some jobs were not accepted; 2 nothing was queued;

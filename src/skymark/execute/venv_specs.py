@@ -71,7 +71,8 @@ def _venvs_of(name: str, suites: Sequence[Suite]) -> dict[str, VenvSpec]:
         raise unknown[0]
     if unknown:
         rows = (row for suite in suites for row in suite.adapters())
-        raise UnknownNameError("adapter", name, {str(next(iter(row.values()))) for row in rows})
+        names = {str(next(iter(row.values()))) for row in rows}
+        raise UnknownNameError("adapter", name, names, listing="skymark list adapters")
     raise UsageError(f"adapter {name!r} has no venv of its own; there is nothing to build")
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
+from skymark.model.sizes import some_of
+
 MOST_LISTED = 60
 """Most names that a message lists; further names are counted."""
 
@@ -24,7 +26,12 @@ class UnknownNameError(UsageError):
     """A scenario, adapter, profile or setting that does not exist."""
 
     def __init__(
-        self, kind: str, name: str, known: Iterable[str], titles: Mapping[str, str] | None = None
+        self,
+        kind: str,
+        name: str,
+        known: Iterable[str],
+        titles: Mapping[str, str] | None = None,
+        listing: str | None = None,
     ) -> None:
         """Name the nearest known name, and list all.
 
@@ -33,15 +40,16 @@ class UnknownNameError(UsageError):
             name: its unknown name.
             known: the names to list.
             titles: known names by other names, which are not listed.
+            listing: the command that shows the known names if they are many.
         """
         choices = sorted(known)
         by_folded = {other.casefold(): choice for other, choice in (titles or {}).items()}
         by_folded |= {choice.casefold(): choice for choice in choices}
         near = get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.4)
         hint = f" Did you mean {by_folded[near[0]]!r}?" if near else ""
-        known_are = f"Known: {', '.join(choices)}"
-        if len(choices) > MOST_LISTED:
-            known_are = f"`skymark list` shows all {len(choices)}"
+        known_are = f"Known: {some_of(choices, MOST_LISTED)}"
+        if listing is not None and len(choices) > MOST_LISTED:
+            known_are = f"`{listing}` shows all"
         super().__init__(f"unknown {kind} {name!r}.{hint} {known_are}")
 
 

@@ -273,12 +273,18 @@ def _markdown(head: Sequence[str], body: Iterable[Sequence[str]], names: int) ->
     return "".join(f"{line}\n" for line in markdown_table(first, rows, names))
 
 
+IN_SIGHT = "position:sticky;left:0;background:Canvas;text-align:left;white-space:nowrap"
+"""Style of the names of rows, beside which a wide table scrolls."""
+
+
 def _html(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     rows = [
-        f"<tr>{''.join(f'<{tag}>{escape(plain(one))}</{tag}>' for one in row)}</tr>"
+        f"<tr><th style='{IN_SIGHT}'>{escape(plain(row[0]))}</th>"
+        f"{''.join(f'<{tag}>{escape(plain(one))}</{tag}>' for one in row[1:])}</tr>"
         for tag, row in (("th", head), *(("td", row) for row in body))
     ]
-    return "\n".join(("<table>", *rows, "</table>\n"))
+    whole = "\n".join(("<div style='overflow-x:auto'><table>", *rows, "</table></div>\n"))
+    return whole.encode("ascii", "xmlcharrefreplace").decode()  # a part of a page names no charset
 
 
 def readings_at(place: str, suite: Suite) -> list[Reading]:

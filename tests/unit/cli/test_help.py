@@ -24,8 +24,7 @@ COMMANDS = [
     *([group, name] for group, names in GROUPED.items() for name in names),
 ]
 WITH_EXAMPLES = [words for words in COMMANDS if words[0] not in GROUPED or len(words) == 2]
-WITH_EXAMPLES = [words for words in WITH_EXAMPLES if words != ["clip", "submit"]]
-"""All but groups; `clip submit` has the examples of `submit`."""
+"""All but groups."""
 SCREEN = 62
 LONGER = {"launch": 80, "exec": 75, "run": 75, "submit": 85, "clip run": 78, "clip submit": 90}
 """Lines of 80 characters of the help of commands that have more than a screen."""

@@ -83,6 +83,52 @@ def test_the_help_names_a_suite_with_words_of_its_own(capsys):
     assert not any(option in shown for option in ("--adapters", "--scenarios", "--plan ", "--axis"))
 
 
+NO_PLAN = ("clip", "plan", "--datasets", "wds/mnist")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (("clip", "status"), "skymark clip run"),
+        (("clip", "table"), "skymark clip run"),
+        (("report",), "skymark run"),
+        (("clip", "status", "--plan", "none.json"), "skymark clip plan --output"),
+        (("clip", "submit", "--cluster", "x", "--num-jobs", "2"), "skymark clip submit --managed"),
+        (("submit", "--cluster", "x", "--num-jobs", "2"), "skymark submit --managed"),
+        ((*NO_PLAN, "--output", "a.json"), "skymark run --plan a.json"),
+        ((*NO_PLAN, "--on", "H100:8"), "`skymark clip run` has it"),
+        (("plan", "--on", "H100:8"), "`skymark run` has it"),
+    ],
+)
+def test_advice_names_the_command_of_the_suite_that_is_used(
+    arguments, advice, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "none.json").write_text("nothing")
+    main([*arguments])
+    told = " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert advice in told
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "submit", "status", "table"])
+def test_the_help_of_a_suite_names_no_command_that_the_suite_has_itself(command, capsys):
+    assert main(["clip", command, "--help-all"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert re.findall(r"skymark (?:run|plan|submit)\b(?! --plan)", shown) == []
+
+
+def test_a_suite_takes_no_profile_of_another(capsys):
+    assert main(["clip", "run", "--profile", "cpu"]) == 2
+    assert "the profile cpu is of the suite loading" in capsys.readouterr().err
+
+
+def test_a_plan_of_hours_on_a_cpu_tells_the_time_on_a_gpu(capsys):
+    long, short = ("--datasets", "wds/imagenet1k"), ("--datasets", "wds/mnist", "--limit", "8")
+    for words, told in ((long, True), (short, False), ((*long, "--profile", "clip_gpu"), False)):
+        assert main(["clip", "plan", "--models", *MODELS, *words]) == 0
+        assert ("on one GPU: " in capsys.readouterr().err) == told
+
+
 def test_a_plan_shows_pairs_groups_memory_time_and_price(capsys):
     arguments = ("--models", *MODELS, "--datasets", *SETS, "--profile", "clip_gpu")
     assert main(["clip", "plan", *arguments, "--hourly-price", "3"]) == 0

@@ -74,7 +74,7 @@ def test_an_installed_suite_that_has_no_such_adapter_leaves_it_to_the_others(nam
 def test_a_name_that_no_installed_suite_has_is_told_its_nearest_among_hundreds():
     with pytest.raises(UnknownNameError, match="Did you mean 'numpy'") as raised:
         venvs_named(["numyp"], suites())
-    assert "`skymark list` shows all" in str(raised.value)
+    assert "`skymark list adapters` shows all" in str(raised.value)
 
 
 def test_an_adapter_that_needs_no_venv_is_an_error_that_says_so():

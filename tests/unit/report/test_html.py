@@ -358,20 +358,26 @@ document.title = "sorted " + seen.map((one) => one.join("")).join(" ");
 """
 
 
-@pytest.mark.needs("browser")
-def test_tables_sort_in_a_browser_with_missing_values_last(page: str, tmp_path: Path) -> None:
-    # The page's policy allows its own inline script only because it is inline; so is this one.
-    (tmp_path / "report.html").write_text(page.replace("</body>", f"{SORT}</body>"))
+def in_browser(page: Path, directory: Path) -> str:
+    """Return a page as a browser has it after its scripts."""
     command = [
         next(filter(None, map(shutil.which, BROWSERS))),
         *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
         *("--disable-component-update", "--disable-sync", "--no-first-run"),
-        f"--user-data-dir={tmp_path / 'profile'}",
+        *("--virtual-time-budget=2000", "--window-size=1400,900"),
+        f"--user-data-dir={directory / 'profile'}",
         "--dump-dom",
-        (tmp_path / "report.html").as_uri(),
+        page.as_uri(),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    title = re.search(r"<title>(.*?)</title>", done.stdout)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+@pytest.mark.needs("browser")
+def test_tables_sort_in_a_browser_with_missing_values_last(page: str, tmp_path: Path) -> None:
+    # The page's policy allows its own inline script only because it is inline; so is this one.
+    (tmp_path / "report.html").write_text(page.replace("</body>", f"{SORT}</body>"))
+    shown = in_browser(tmp_path / "report.html", tmp_path)
+    title = re.search(r"<title>(.*?)</title>", shown)
     assert title is not None
     words = title[1].split()
     # By speed: tf.data, Grain, PyTorch, NumPy; tf.data has no memory figure here.
@@ -379,3 +385,41 @@ def test_tables_sort_in_a_browser_with_missing_values_last(page: str, tmp_path: 
     assert first == by_rate == by_rate_up[::-1]
     assert by_name == "".join(sorted(by_name, key=str.casefold))
     assert by_memory[-1] == first[0]
+
+
+TELL_WIDTH = """
+<script>
+addEventListener("load", () => {
+  const box = document.querySelector(".scroll"), name = box.querySelector("tbody th");
+  const before = name.getBoundingClientRect().left;
+  box.scrollLeft = 500;
+  const stays = Math.abs(name.getBoundingClientRect().left - before) < 5;
+  const root = document.documentElement;
+  const words = [innerWidth, root.scrollWidth - root.clientWidth, box.scrollLeft > 0, stays];
+  parent.postMessage(words.join(" "), "*");
+});
+</script>
+"""
+FRAMES = """<!doctype html><title></title>
+<script>addEventListener("message", (told) => { document.title += told.data + ";"; });</script>
+<iframe width="1280" height="800" style="border:0" src="report.html"></iframe>
+<iframe width="390" height="800" style="border:0" src="report.html"></iframe>
+"""
+
+
+@pytest.mark.needs("browser")
+def test_a_page_never_scrolls_sideways_and_a_wide_table_keeps_its_names_in_sight(
+    page: str, tmp_path: Path
+) -> None:
+    long = "wds/a_name_that_has_no_place_for_a_new_line_but_is_wider_than_any_phone_is"
+    named = page.replace("CV-1", long).replace("tf.data", long.replace("/", ":"))
+    (heads,) = re.findall(r"<thead>\n<tr><td class=.none.></td>.*?</thead>", named, re.DOTALL)[:1]
+    wide = re.sub(r"<td class=.none.></td>", r"\g<0>" + f"<th>{long}</th>" * 40, heads)
+    (tmp_path / "report.html").write_text(
+        named.replace(heads, wide).replace("</body>", f"{TELL_WIDTH}</body>")
+    )
+    (tmp_path / "frames.html").write_text(FRAMES)
+    title = re.search(r"<title>(.*?)</title>", in_browser(tmp_path / "frames.html", tmp_path))
+    assert title is not None
+    told = sorted(title[1].strip(";").split(";"))
+    assert told == ["1280 0 true true", "390 0 true true"]

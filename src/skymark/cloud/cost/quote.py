@@ -278,7 +278,7 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
             raise GateError(
                 f"this run is expected to cost {at_most(cost.expected_usd)} USD until its machine "
                 f"ends itself, and the ceiling is {as_given(max_cost_usd)} USD; give --max-cost "
-                f"{at_most(cost.expected_usd)} or more, or fewer --scenarios or --adapters"
+                f"{at_most(cost.expected_usd)} or more, or choose less work"
             )
         return [one for one in quote.offers if quote.cost_of(one).expected_usd <= max_cost_usd]
     cheapest = quote.cheapest
@@ -297,5 +297,5 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
         f"this run may cost up to {at_most(cost.high_usd)} USD (expected "
         f"{cost.expected_usd:.2f}) on {machines}{cheapest.instance_type} of "
         f"{cheapest.cloud}, and --max-cost is {as_given(max_cost_usd)} USD; {action}, "
-        "or fewer --scenarios or --adapters"
+        "or choose less work"
     )

@@ -29,10 +29,11 @@ from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.run import DEFAULT_HOW, RunOptions, measure, write_plan_file
 from skymark.cli.submit import submit
 from skymark.cli.tables import Json
-from skymark.execute.planner import read_plan
+from skymark.execute.planner import load_profile, read_plan
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell
+from skymark.model.requests import Work
 from skymark.model.sizes import count_of
 from skymark.report.progress import CellPhase, CellState, counted, states_at
 from skymark.report.sheet import Grid, Reading, SheetFormat, as_text, grid_of, readings_at
@@ -104,6 +105,20 @@ class ClipChoice(PlanOptions):
     ] = ()
     own: Annotated[OwnOptions, Parameter(name="*")] = field(default_factory=dict)
 
+    def work(self) -> Work:
+        """Return the request that these options make.
+
+        Raises:
+            UsageError: the profile is another suite's, or an option has no such value.
+        """
+        suite = load_profile(self.profile).suite
+        if suite != SUITE:
+            raise UsageError(
+                f"the profile {self.profile} is of the suite {suite}; give one of {SUITE}, such as "
+                f"{ON_A_GPU}"
+            )
+        return super().work()
+
     def in_precision(self, precision: str) -> ClipChoice:
         """Return the same work in another precision."""
         return replace(self, own={**self.own, "precision": precision})
@@ -112,6 +127,8 @@ class ClipChoice(PlanOptions):
 DEFAULT_WORK = ClipChoice()
 ON_A_GPU = "clip_gpu"
 """Profile of runs on rented GPUs, by default."""
+LONG_S = 3600.0
+"""Time on a CPU from which on a plan tells the time on a GPU, too."""
 COMMANDS = App(name=SUITE, help=__doc__)
 
 
@@ -181,6 +198,12 @@ def plan(  # its parameters are the options of a command
         time = whole_time(shares_of(options.in_precision(other).plan()))
         note(
             f"with --precision {other}: {about(time)}; figures differ in the third or fourth digit"
+        )
+    elif options.profile == DEFAULT_WORK.profile and whole_time(shares).expected_s > LONG_S:
+        time = whole_time(shares_of(replace(options, profile=ON_A_GPU).plan()))
+        note(
+            f"on one GPU: {about(time)}; --profile {ON_A_GPU} plans for it, and --infra lambda "
+            "(or vast, gcp) adds its price"
         )
     return 0
 
@@ -350,7 +373,7 @@ def table(
     if flips is not None:
         if sheet or metric or format != "md" or json:
             raise UsageError("--flips takes runs and --output only; leave other options out")
-        return _show_flips(places or ("results",), flips, output)
+        return _show_flips(places or _here(), flips, output)
     if json and (format != "md" or output is not None):
         raise UsageError("--json excludes --format and --output; give only one")
     for name in sheet:
@@ -358,7 +381,7 @@ def table(
             raise UnknownNameError("table", name, SHEETS)
     suite = suite_named(SUITE)
     tables: dict[str, list[dict[str, object]]] = {}
-    readings = [one for place in places or ("results",) for one in readings_at(place, suite)]
+    readings = [one for place in places or _here() for one in readings_at(place, suite)]
     texts = []
     for name in sheet or SHEETS:
         grid = _grid(name, readings, suite, metric, is_chosen=bool(sheet))
@@ -379,6 +402,17 @@ def table(
         print_json(tables)
         return 0
     return _print_or_write(text, output)
+
+
+def _here() -> tuple[str]:
+    """Return the directory of the runs here.
+
+    Raises:
+        UsageError: it has none.
+    """
+    home = results_directory()
+    newest_run(home)
+    return (str(home),)
 
 
 def _grid(

@@ -13,8 +13,15 @@ from skymark.model.errors import UsageError
 ALL = "all"
 WILDCARDS = frozenset("*?[")
 NEAREST = 4
+LISTS = frozenset((".txt", ".list"))
+"""Suffixes of files of names."""
 LONGEST_LIST_BYTES = 1 << 20
 """Limit for a file of names."""
+LISTING = {
+    "model": "skymark list adapters --suite clip",
+    "data set": "skymark list scenarios --suite clip",
+}
+"""The command that shows all names of a kind."""
 COMMENT = re.compile(r"(^|\s)#.*")
 
 
@@ -25,7 +32,7 @@ def expanded(names: Iterable[str], kind: str) -> list[str]:
 
     Args:
         names: from the command line.
-        kind: noun for messages, such as model.
+        kind: model or data set.
 
     Raises:
         UsageError: a file of names cannot be read, or is empty.
@@ -33,8 +40,10 @@ def expanded(names: Iterable[str], kind: str) -> list[str]:
     found: list[str] = []
     for name in names:
         path = Path(name)
-        if path.suffix in {".txt", ".list"} and path.is_file():
+        if path.suffix in LISTS and path.is_file():
             found += _lines(path, kind)
+        elif path.suffix in LISTS:
+            raise UsageError(f"there is no file {name}; give a file with one {kind} per line")
         else:
             found.append(name)
     return found
@@ -66,14 +75,15 @@ def matching(pattern: str, known: Sequence[str], kind: str) -> list[str]:
     """
     found = [name for name in known if fnmatchcase(name, pattern)]
     if not found:
-        raise UsageError(f"no {kind} matches {pattern!r}; {nearest(pattern, known)}")
+        hint = nearest(pattern, known) or f"`{LISTING[kind]}` shows all"
+        raise UsageError(f"no {kind} matches {pattern!r}; {hint.rstrip()}")
     return found
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known names most similar to an unknown name."""
+    """Return a hint with the known names nearest to an unknown one, and a space; else nothing."""
     by_folded = {one.casefold(): one for one in known}
     near = get_close_matches(name.casefold(), by_folded, n=NEAREST, cutoff=0.5)
     if not near:
-        return "`skymark list --suite clip` shows all."
-    return f"did you mean {' or '.join(by_folded[one] for one in near)}?"
+        return ""
+    return f"did you mean {' or '.join(by_folded[one] for one in near)}? "

@@ -153,8 +153,8 @@ class ClipOptions(Frozen):
             fault = error.errors()[0]
             field = str(fault["loc"][0])
             raise UsageError(
-                f"{PIXEL_OPTIONS[field]} {given[field]}: {fault['msg']}; give three numbers for "
-                "mean and std, and a number of pixels for the size"
+                f"{PIXEL_OPTIONS[field]} {given[field]}: {fault['msg']}; give three numbers "
+                "from 0 to 1 for mean and std, and a number of pixels for the size"
             ) from error
 
 

@@ -188,7 +188,7 @@ def summary(plan: Plan, shares: Sequence[ModelShare], price: HourlyPrice | None)
         if price.time is not None:
             usd = price.time.expected_s / SECONDS_PER_HOUR * price.usd
         parts.append(f"about {usd:.2f} USD at {price.usd:g} USD per hour{machine}")
-        if price.workers is not None:
+        if price.workers is not None and price.workers.gpus > 1:
             took = "" if price.time is None else f", for {duration(price.time.expected_s)}"
             parts.append(f"{price.workers.in_words}{took}")
     return "; ".join(parts)

@@ -36,7 +36,8 @@ WORK_VERSION = 1
 figures, so that runs reuse no earlier records."""
 
 Positive = Annotated[int, Field(ge=1)]
-Above = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Above = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 OPEN_CLIP_DEFAULT = "default"
@@ -110,7 +111,7 @@ PIXEL_OPTIONS = {
 class PixelOptions(Frozen):
     """The user's own preprocessing; None keeps the model's."""
 
-    mean: tuple[float, float, float] | None = None
+    mean: tuple[Share, Share, Share] | None = None
     std: tuple[Above, Above, Above] | None = None
     resize_mode: Literal["shortest", "longest", "squash"] | None = None
     interpolation: Literal["bicubic", "bilinear"] | None = None

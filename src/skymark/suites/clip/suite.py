@@ -201,7 +201,8 @@ class ClipSuite(Suite):
         known = architecture_of(specification.model)
         if known is None or known.sizes is None:
             return None
-        return device_bytes(known.sizes, specification.precision, specification.batch_size)
+        sizes = known.sizes.at(specification.model.pixels.size)
+        return device_bytes(sizes, specification.precision, specification.batch_size)
 
     def is_enough(
         self,

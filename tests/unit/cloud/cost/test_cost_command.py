@@ -17,8 +17,8 @@ MARKDOWN = """\
 ### What the benchmark would cost: `gpu_a100`
 
 ❌ Not started: this run may cost up to 3.87 USD (expected 2.58) on 2 × gpu_1x_a100 of lambda, and \
---max-cost is 2.00 USD; give a higher --max-cost, --deadline 46m or less, or fewer --scenarios or \
---adapters.
+--max-cost is 2.00 USD; give a higher --max-cost, --deadline 46m or less, or choose less \
+work.
 
 Deadline of set-up and run 1 h 30 min: expected 2.58 USD, at most 3.87 USD, on the cheapest machine.
 

@@ -97,6 +97,9 @@ def test_several_labels_per_image_train_no_probe():
         (("wds/mnist",), {"root": "/absent/{dataset}"}, "is not at /absent/mnist"),
         (("wds/mnist",), {"tasks": ("captions",)}, "unknown task"),
         (("wds/mscoco_captions",), {"tasks": ("captioning",)}, r"clip_benchmark eval .*clip table"),
+        (("wds/mscoco_captions:captioning",), {}, r"clip_benchmark eval .*clip table"),
+        (("wds/mnist:linear_prob",), {}, "unknown task 'linear_prob'"),
+        (("wds/qqqqqqqq*",), {}, "`skymark list scenarios --suite clip` shows all"),
     ],
 )
 def test_a_wrong_name_task_or_place_is_answered_at_once(names, options, message):
@@ -187,6 +190,17 @@ def test_a_folder_of_images_has_a_class_per_folder(planned, tmp_path):
     assert (data.taken, data.found, data.classes) == (2, 3, 2)
     assert [str(one) for one in data.left_out] == ["1 damaged"]
     assert "pets: --skip-damaged" in skipped.notes[0]
+
+
+@pytest.mark.parametrize("text", ["a {c}\n\n", "a {}\n", "a cat\n"])
+def test_templates_are_checked_before_anything_runs_in_every_layout(text, web_set, tmp_path):
+    (tmp_path / "pets" / "test" / "cat").mkdir(parents=True)
+    (tmp_path / "pets" / "test" / "cat" / "1.jpg").write_bytes(b"\xff")
+    (tmp_path / "pets" / "classnames.txt").write_text("cat\n")
+    for directory in (web_set(), tmp_path / "pets"):
+        (directory / "zeroshot_classification_templates.txt").write_text(text)
+        with pytest.raises(UsageError, match=r"templates\.txt:\d.* \{c\}"):
+            chosen(str(directory))
 
 
 def test_selection_lies_as_its_authors_publish_it(tmp_path):

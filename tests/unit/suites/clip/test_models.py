@@ -95,6 +95,8 @@ def test_a_file_of_names_has_one_per_line(tmp_path):
     listed.write_text("# none\n")
     with pytest.raises(UsageError, match="names nothing"):
         names(str(listed))
+    with pytest.raises(UsageError, match=r"there is no file .*absent\.txt"):
+        names(str(tmp_path / "absent.txt"))
 
 
 def test_a_folder_is_known_by_its_content(tmp_path):

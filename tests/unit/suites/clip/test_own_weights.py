@@ -255,7 +255,14 @@ def test_four_options_decide_between_the_ways_of_an_architecture(planned, weight
 
 
 @pytest.mark.parametrize(
-    "given", [{"image_mean": (0.5,)}, {"image_std": (0, 1, 1)}, {"image_size": 0}]
+    "given",
+    [
+        {"image_mean": (0.5,)},
+        {"image_mean": (123.7, 116.3, 103.5)},  # of 8-bit pixels
+        {"image_std": (0, 1, 1)},
+        {"image_std": (58.4, 57.1, 57.4)},
+        {"image_size": 0},
+    ],
 )
 def test_preprocessing_that_makes_no_sense_is_refused(planned, given):
     with pytest.raises(UsageError, match="--image-"):

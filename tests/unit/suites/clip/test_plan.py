@@ -147,6 +147,9 @@ def test_larger_models_need_more_memory_and_more_time(planned):
     assert SUITE.device_bytes(half[0].cell) < needs[-1] * 0.6
     wide = planned(models=models[-1:], settings={"batch_size": 1024})
     assert SUITE.device_bytes(wide[0].cell) > needs[-1] * 2
+    (usual,), (larger,) = (planned(models=models[-1:], image_size=size) for size in (224, 448))
+    assert SUITE.device_bytes(larger.cell) > SUITE.device_bytes(usual.cell)
+    assert larger.guess.expected_s > usual.guess.expected_s * 2
 
 
 def test_a_gpu_is_expected_to_be_quicker(planned):

@@ -13,7 +13,7 @@ from typing import get_args
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.suites.clip.datasets.local import DataSet, local_set, sugar_crepe
-from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
+from skymark.suites.clip.names import ALL, LISTING, expanded, is_glob, matching, nearest
 from skymark.suites.clip.reading.samples import readable, real_path
 from skymark.suites.clip.specification import OWN_FIGURES, OwnFigure, Source, Task
 
@@ -290,8 +290,8 @@ def chosen_set(name: str, root: str | None, split: str) -> DataSet:
         return sugar_crepe(path, f"sugar_crepe/{path.stem}")
     near = nearest(name if name.startswith(PREFIX) else f"{PREFIX}{name}", public_sets())
     raise UsageError(
-        f"unknown data set {name!r}; {near} Name a public one (`skymark list scenarios --suite "
-        "clip`), or a directory, such as ./my_set"
+        f"unknown data set {name!r}; {near}Name a public one (`{LISTING[KIND]}` shows all), or a "
+        "directory, such as ./my_set"
     )
 
 
@@ -312,7 +312,6 @@ def _listed(name: str, root: str | None) -> list[str] | None:
 
 def _with_task(name: str) -> tuple[str, Task | None]:
     plain, colon, task = name.rpartition(":")
-    for known in TASKS:
-        if colon and task == known:
-            return plain, known
-    return name, None
+    if not colon or not task.isidentifier() or Path(name).exists():
+        return name, None
+    return plain, checked_tasks([task])[0]

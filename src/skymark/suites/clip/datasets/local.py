@@ -9,7 +9,12 @@ from pathlib import Path
 from skymark.model.base import Frozen
 from skymark.model.data import DataTaken, LeftOut
 from skymark.model.errors import DataError
-from skymark.suites.clip.reading.folder import image_file, images_by_class, other_files
+from skymark.suites.clip.reading.folder import (
+    folder_prompts,
+    image_file,
+    images_by_class,
+    other_files,
+)
 from skymark.suites.clip.reading.layout import (
     CLASS_FILE,
     LANGUAGE_FILE,
@@ -186,21 +191,19 @@ def _folder(path: Path, name: str, split: str) -> DataSet:
             files.append(image_file(image))
         except DataError as error:
             damaged.append(str(error))
-    names = _text(path / CLASS_FILE)
-    classes = folders if names is None else names.splitlines()
-    if len(classes) != len(folders):
+    written = folder_prompts(path, split, "en")
+    if len(written.classes) != len(folders):
         raise DataError(
-            f"{path / CLASS_FILE} has {len(classes)} names for {len(folders)} folders in "
+            f"{path / CLASS_FILE} has {len(written.classes)} names for {len(folders)} folders in "
             f"{path / split}; write one per folder, in their order"
         )
-    templates = _text(path / TEMPLATE_FILE)
     return DataSet(
         title=f"images in {path}",
         source=_source(path, name, "folder", [Path(one.path) for one in files]),
         task="zeroshot_classification",
         languages=_languages(path),
         classes=len(folders),
-        prompts=len(templates.splitlines()) if templates else 1,
+        prompts=len(written.templates),
         images=len(files),
         local_files=(str(path),),
         taken=_taken(path, split, len(folders), len(files), len(damaged)),

@@ -37,6 +37,7 @@ from skymark.suites.clip.encoding.other_models import (
 from skymark.suites.clip.encoding.states import StateReader
 from skymark.suites.clip.models.choosing import configuration_in, digest_of_folder
 from skymark.suites.clip.models.own_weights import HUB_CONFIGURATION
+from skymark.suites.clip.names import LISTING
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
 from skymark.suites.clip.specification import OPEN_CLIP_DEFAULT, Model
 
@@ -268,7 +269,8 @@ def configuration_of(model: Model) -> dict[str, Any]:
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{model.reference} has no configuration: {error}") from error
     if found is None:
-        raise UnknownNameError("architecture", model.architecture, open_clip.list_models())
+        known = open_clip.list_models()
+        raise UnknownNameError("architecture", model.architecture, known, listing=LISTING["model"])
     return found
 
 

@@ -18,7 +18,7 @@ from pydantic import Field
 from skymark.model.base import Frozen, digest_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.plain_files import read_regular
-from skymark.suites.clip.names import ALL, expanded, is_glob, matching, nearest
+from skymark.suites.clip.names import ALL, LISTING, expanded, is_glob, matching, nearest
 from skymark.suites.clip.specification import Model, ModelConfiguration, Weights
 
 FILE = "open_clip.json"
@@ -39,6 +39,12 @@ class Sizes(Frozen):
     image_bytes: int
     """Most bytes that an operation of the image encoder reads and writes, without parameters."""
     text_bytes: int
+
+    def at(self, edge: int | None) -> Sizes:
+        """Return the sizes for images with this many pixels along an edge; None for its own."""
+        part = 1.0 if edge is None else (edge / self.image_size) ** 2
+        found = {name: round(getattr(self, name) * part) for name in ("image_flops", "image_bytes")}
+        return self.model_copy(update=found)
 
 
 class Architecture(Frozen):
@@ -222,7 +228,10 @@ def chosen_model(name: str) -> ChosenModel:
     architectures = registry().architectures
     if architecture not in architectures:
         raise UnknownNameError(
-            f"architecture of open_clip {registry().open_clip}", architecture, architectures
+            f"architecture of open_clip {registry().open_clip}",
+            architecture,
+            architectures,
+            listing=LISTING["model"],
         )
     tags = architectures[architecture].tags
     if not weights:
@@ -234,7 +243,7 @@ def chosen_model(name: str) -> ChosenModel:
     if _is_path(weights):
         return _of_file(architecture, Path(weights))
     raise UsageError(
-        f"{architecture} has no weights {weights!r}; {nearest(tag, tags)} "
+        f"{architecture} has no weights {weights!r}; {nearest(tag, tags)}"
         f"Its tags are {', '.join(tags) or 'none'}; for a file, write its path: ./NAME.pt"
     )
 

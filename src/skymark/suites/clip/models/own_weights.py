@@ -108,6 +108,7 @@ def _needs_family(model: Model) -> bool:
 
 def _with_pixels(chosen: ChosenModel, pixels: PixelOptions) -> ChosenModel:
     options = " ".join(PIXEL_OPTIONS[name] for name in pixels.given)
+    verb = "replaces" if len(pixels.given) == 1 else "replace"
     if chosen.model.library != "open_clip":
         raise UsageError(
             f"{options}: {chosen.name} has preprocessing of its own, not open_clip's; change it "
@@ -116,7 +117,8 @@ def _with_pixels(chosen: ChosenModel, pixels: PixelOptions) -> ChosenModel:
     return chosen.model_copy(
         update={
             "model": chosen.model.model_copy(update={"pixels": pixels}),
-            "notes": (*chosen.notes, f"{chosen.name}: {options} replace its own preprocessing"),
+            "sizes": chosen.sizes and chosen.sizes.at(pixels.size),
+            "notes": (*chosen.notes, f"{chosen.name}: {options} {verb} its own preprocessing"),
         }
     )
 
