@@ -50,3 +50,13 @@ def test_the_steps_of_keras_s_fit_are_seen_and_learn_the_same(kind, library):
         [str(python_of("tfdata")), *script], capture_output=True, text=True, check=True
     )
     assert plain.stdout == verdict["printed"]
+
+
+@pytest.mark.libraries
+@pytest.mark.parametrize(("kind", "library"), [("generator", "plain"), ("PyDataset", "keras")])
+def test_keras_asks_for_batches_in_python_on_jax(kind, library, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    facts = watched("datarax", (str(HERE / "keras_fits.py"), kind))["facts"]
+    assert facts["library"] == library
+    assert facts["batches"] >= 60  # Keras may look at a batch ahead
+    assert "decode" in facts["stages"]

@@ -82,6 +82,12 @@ HOOKS: dict[str, Hook] = {
     "torch.utils.data._utils.fetch": torch_loader.hook_fetch,
     "tensorflow.python.data.ops.dataset_ops": iterated("tf.data", "DatasetV2"),
     "keras.src.backend.tensorflow.trainer": keras_loop.hook_trainer,
+    "keras.src.trainers.data_adapters.py_dataset_adapter": iterated(
+        "keras", "PyDatasetAdapter", "get_jax_iterator"
+    ),
+    "keras.src.trainers.data_adapters.generator_data_adapter": iterated(
+        "plain", "GeneratorDataAdapter", "get_jax_iterator"
+    ),
     "grain._src.python.data_loader": iterated("grain", "DataLoader"),
     "grain._src.python.dataset.dataset": hook_grain,
     "datasets.arrow_dataset": iterated("datasets", "Dataset", "__iter__", "iter"),

@@ -8,7 +8,7 @@ from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 from skymark.watching.after_import import Hook, replace
-from skymark.watching.libraries import tf_settings
+from skymark.watching.libraries import SETTINGS
 from skymark.watching.recorder import Epoch, Recorder, made_for, recorder
 
 
@@ -24,7 +24,7 @@ def iterated(library: str, name: str, *methods: str) -> Hook:
             watch = recorder()
             if watch is None or watch.is_over or watch.is_inside or watch.made_for is not None:
                 return original(self, *values, **named)
-            settings = tf_settings(self) if library == "tf.data" else {}
+            settings = SETTINGS[library](self) if library in SETTINGS else {}
             epoch = watch.begin(library, self, settings)
             with watch.within(), made_for(epoch):
                 made = original(self, *values, **named)

@@ -130,14 +130,16 @@ def hook_trainer(module: ModuleType) -> None:
 
         return _next_internal
 
-    plain = epochs._enumerate_iterator  # noqa: SLF001
+    # Until Keras 3.6 at least, the steps of TensorFlow have a function of their own.
+    name = "enumerate_epoch" if "enumerate_epoch" in vars(epochs) else "_enumerate_iterator"
+    plain = getattr(epochs, name)
 
-    def _enumerate_iterator(self: Any) -> Iterator[Any]:
+    def enumerate_steps(self: Any) -> Iterator[Any]:
         return _steps(self, plain(self), requests)
 
     replace(epochs, "__init__", make_init)
     replace(iterators.OwnedIterator, "_next_internal", make_next)
-    epochs._enumerate_iterator = _enumerate_iterator  # noqa: SLF001
+    setattr(epochs, name, enumerate_steps)
 
 
 def _steps(epochs: Any, steps: Iterator[Any], requests: _Requests) -> Iterator[Any]:
@@ -163,7 +165,7 @@ def _steps(epochs: Any, steps: Iterator[Any], requests: _Requests) -> Iterator[A
                 return
             asked = perf_counter_ns()
             yield step
-            if not watch.is_over:
+            if epochs.steps_per_execution == 1 and not watch.is_over:
                 requests.add(epoch, asked)
     finally:
         requests.end(watch, epoch)

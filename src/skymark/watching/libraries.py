@@ -35,8 +35,8 @@ def torch_settings(loader: Any) -> dict[str, Any]:
 
 
 def keras_settings(data: Any) -> dict[str, Any]:
-    """Return the settings of a `PyDataset`, whose only worker is a thread by default."""
-    return {"num_workers": data.workers}
+    """Return the settings of a `PyDataset` or its adapter; its worker is a thread by default."""
+    return {"num_workers": getattr(data, "py_dataset", data).workers}
 
 
 OPERATIONS = (

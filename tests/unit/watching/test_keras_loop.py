@@ -39,8 +39,8 @@ class Owned:
 class Epochs:
     """Keras's iterator over steps: each has the iterator of the data set."""
 
-    def __init__(self, *, x: object, steps: int | None) -> None:
-        self.x, self.steps = x, steps
+    def __init__(self, *, x: object, steps: int | None, steps_per_execution: int = 1) -> None:
+        self.x, self.steps, self.steps_per_execution = x, steps, steps_per_execution
 
     def _enumerate_iterator(self):
         iterator = Owned()
@@ -61,10 +61,6 @@ class Photos:
 def asks_once(iterator: Owned) -> None:
     """A step."""
     iterator._next_internal()
-
-
-def asks_never(iterator: Owned) -> None:
-    """Several steps in one call, whose requests the hook does not see."""
 
 
 def fit(epochs: object, step=asks_once) -> None:
@@ -122,8 +118,14 @@ def test_every_step_of_every_epoch_counts_and_a_validation_stands_apart(keras, s
     assert 0 < facts.start_s + facts.wait_s <= facts.elapsed_s
 
 
-def test_steps_whose_requests_are_not_seen_are_no_loop(keras):
-    fit(keras.epochs(x=Photos(), steps=STEPS), asks_never)
+@pytest.mark.parametrize(
+    ("steps_per_execution", "step"),
+    [(2, asks_once), (1, lambda iterator: iterator)],
+    ids=["several in one call", "a request that the hook does not see"],
+)
+def test_steps_whose_waits_cannot_be_told_are_no_loop(steps_per_execution, step, keras):
+    epochs = keras.epochs(x=Photos(), steps=STEPS, steps_per_execution=steps_per_execution)
+    fit(epochs, step)
     assert keras.facts() == []
 
 
