@@ -14,7 +14,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
-from skymark.model.sizes import count_of
+from skymark.model.sizes import count_of, percent
 from skymark.plain_files import named_by_user, write_whole
 from skymark.report.comparison_tables import STYLES
 from skymark.report.html import page_environment
@@ -41,9 +41,9 @@ class LevelChange(Frozen):
 
     @property
     def text(self) -> str:
-        """The change in per cent, such as ``+12%``."""
+        """The change in per cent, such as ``+12 %``."""
         ratio = self.difference.ratio
-        return "from zero" if ratio is None else f"{ratio.value - 1:+.0%}"
+        return "from zero" if ratio is None else percent(ratio.value - 1, signed=True)
 
 
 class CellHistory(NamedCell):
@@ -291,7 +291,7 @@ def print_history(history: History, console: Console) -> None:
     console.print(
         Text(
             f"{runs} · {changed} of {len(history.cells)} series changed  "
-            f"(a change counts from {history.practical:.0%} on)"
+            f"(a change counts from {percent(history.practical)} on)"
         )
     )
 

@@ -17,6 +17,7 @@ from statistics import fmean, median
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, StabilityWarning
+from skymark.model.sizes import percent
 from skymark.statistics.interval import estimate, student_quantile
 
 PRACTICAL = 0.05
@@ -147,12 +148,12 @@ def wide_interval(seen: CheckedRounds) -> StabilityWarning | None:
     width = estimate(seen.values, "log", seen.borrowed).relative_half_width
     if width is None or width <= seen.effort.target_relative_interval:
         return None
-    known = f"is known to ±{width:.0%}" if width <= 1 else "is known to no better than ±100%"
+    known = f"is known to ±{percent(width)}" if width <= 1 else "is known to no better than ±100 %"
     return StabilityWarning(
         kind="wide-interval",
         message=(
             f"{seen.metric.heading} {known} after {len(seen.rounds)} rounds; "
-            f"{seen.effort.name} effort asks for ±{seen.effort.target_relative_interval:.0%}"
+            f"{seen.effort.name} effort asks for ±{percent(seen.effort.target_relative_interval)}"
         ),
         action=(
             "run more rounds (--effort standard or rigorous, or a longer --time) with nothing "
@@ -179,8 +180,8 @@ def drift(seen: CheckedRounds) -> StabilityWarning | None:
     return StabilityWarning(
         kind="drift",
         message=(
-            f"{seen.metric.heading} changed steadily by {change:+.0%} from the first round to the "
-            "last"
+            f"{seen.metric.heading} changed steadily by {percent(change, signed=True)} from the "
+            "first round to the last"
         ),
         action=(
             "look for heat, a filling disk or another process; let the machine settle and run again"

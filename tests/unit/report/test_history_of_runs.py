@@ -86,7 +86,7 @@ def test_the_command_shows_bars_and_changes(
     text = capsys.readouterr().out
     assert "% at run-05" in text
     assert "█" in text
-    assert re.search(r"11 runs · 1 of 2 series .*\b5%", text)
+    assert re.search(r"11 runs · 1 of 2 series .*\b5 %", text)
     assert main(["history", str(directory), "--practical", "0.5", "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert [cell["changes"] for cell in cells] == [[], []]
