@@ -75,7 +75,7 @@ def test_a_wide_interval_is_warned_of_with_its_width() -> None:
 
 def test_an_interval_wider_than_the_figure_has_no_larger_number() -> None:
     (warning,) = warnings_of(rounds_at([10, 1000, 30]), STANDARD, RATE)
-    widths = [int(one) for one in re.findall(r"±(\d+)%", warning.message)]
+    widths = [int(one) for one in re.findall(r"±(\d+) %", warning.message)]
     assert widths == [100, 5]
 
 
