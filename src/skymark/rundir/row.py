@@ -213,7 +213,9 @@ def samples_file(
 
     table = {
         "round": of_rounds(lambda one: one.round, pa.int16()),
-        "taken_share": of_rounds(lambda one: one.machine and one.machine.taken_share, pa.float32()),
+        "taken_share": of_rounds(
+            lambda one: one.machine.taken_share if one.machine else None, pa.float32()
+        ),
         **{name: pa.array(column(name)).cast(types[kind]) for name, kind in columns.items()},
         **{name: text(value) for name, value in origin.items()},
     }
