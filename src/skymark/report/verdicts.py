@@ -366,8 +366,8 @@ def _refused(records: Sequence[Record], names: dict[str, str]) -> Iterator[str]:
 
 def _disturbed(records: Sequence[Record]) -> Iterator[str]:
     """Yield a sentence on the rounds that others disturbed."""
-    if (told := disturbance([one for record in records for one in record.rounds])) is not None:
-        yield f"{told[:1].upper()}{told[1:]}."
+    if (found := disturbance([one for record in records for one in record.rounds])) is not None:
+        yield f"{found.message[:1].upper()}{found.message[1:]}."
 
 
 def _names(records: Sequence[Record], declaration: Declaration) -> dict[str, str]:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
+from typing import NamedTuple
 
+from skymark.machine.processes import KERNEL_WORK
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, StabilityWarning
@@ -71,8 +73,15 @@ def warnings_of(
     return tuple(warning for warning in warnings if warning is not None)
 
 
-def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> str | None:
-    """Return the processors that others took in disturbed rounds, in words; None without one.
+class Disturbance(NamedTuple):
+    """The processors that others took in disturbed rounds, in words, and the remedy."""
+
+    message: str
+    remedy: str
+
+
+def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> Disturbance | None:
+    """Return what others took in disturbed rounds; None without such a round.
 
     Args:
         rounds: rounds of any cells.
@@ -84,11 +93,19 @@ def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> str | 
         return None
     others = median(use.others_cores or 0.0 for use in taken)
     stolen = median(use.stolen_cores or 0.0 for use in taken)
-    names = Counter(use.program for use in taken if use.program is not None)
-    named = f" (mostly {names.most_common(1)[0][0]})" if names else ""
-    who = f"other programs{named}" if others >= stolen else "other machines on the host"
+    if others >= stolen:
+        names = Counter(use.program for use in taken if use.program is not None)
+        most = names.most_common(1)[0][0] if names else None
+        who = "other programs" if most is None else f"other programs (mostly {most})"
+        remedy = next((one.remedy for one in KERNEL_WORK if one.words == most), "stop them")
+    else:
+        who = "other machines on the host"
+        remedy = "measure at another time or on a machine of your own"
     where = f"{len(taken)} of {len(known)} rounds"
-    return f"{who} took {max(others, stolen):.2g} of {taken[0].cores:g} cores in {where}"
+    return Disturbance(
+        f"{who} took {max(others, stolen):.2g} of {taken[0].cores:g} cores in {where}",
+        f"{remedy}, or give the run more --time",
+    )
 
 
 def dependent_rounds(cells: Iterable[Sequence[float]]) -> StabilityWarning | None:
