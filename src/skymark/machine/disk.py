@@ -220,8 +220,8 @@ def drop_page_cache(directory: Path) -> None:
 def write_back(directory: Path) -> None:
     """Wait until all that was written to a directory's file system is on its disk (syncfs(2)).
 
-    Else the kernel writes it up to half a minute later, beside what is measured then. The kernel
-    tells a fault of the disk to those who wrote, so none is raised here.
+    Without this wait the kernel writes up to half a minute later, and disturbs the measurement. A
+    fault of the disk raises nothing here: the kernel reports it to the writers.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY)
