@@ -63,6 +63,11 @@ def test_no_page_and_no_cause_has_a_percentage_without_the_space(path):
     assert [line for line in path.read_text().splitlines() if CRAMPED.search(line)] == []
 
 
+@pytest.mark.parametrize("path", sorted(ROOT.glob("src/**/*.j2")), ids=lambda path: path.name)
+def test_no_template_formats_a_percentage_by_itself(path):
+    assert re.findall(r":[+]?\.\d%", path.read_text()) == []
+
+
 def test_no_table_sentence_or_page_of_a_run_has_a_percentage_without_the_space(tmp_path):
     run = skymark.open(write_run(tmp_path / "run", one_of_each()))
     compared = skymark.compare(run, run)

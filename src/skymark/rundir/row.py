@@ -199,13 +199,15 @@ def samples_file(
     def repeated(value: Value, kind: Any, count: int) -> Any:
         return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
 
+    zeros = repeated(0, pa.int8(), total)  # one for all texts, however many rows there are
+
     def of_rounds(value_of: Callable[[RoundResult], Value], kind: Any) -> Any:
         return pa.chunked_array([repeated(value_of(one), kind, count) for one, count in rows], kind)
 
     def text(value: Value) -> Any:
         if value is None:
             return pa.nulls(total, pa.string())
-        return pa.DictionaryArray.from_arrays(repeated(0, pa.int8(), total), [value])
+        return pa.DictionaryArray.from_arrays(zeros, [value])
 
     def column(name: str) -> list[float | None]:
         each = ((one.samples[name], count) for one, count in rows)
