@@ -123,11 +123,13 @@ class UnfinishedCell:
         if found is None:
             return
         if is_disturbed:
-            kind = "disturbed"
-            result = "too few rounds are undisturbed, so the figures are not ranked"
+            message = (
+                f"{found.message}; too few rounds are undisturbed, so the figures are not ranked"
+            )
+            self.warn(kind="disturbed", message=message, action=found.remedy)
         else:
-            kind, result = "rounds-set-aside", "the figures leave them out"
-        self.warn(kind=kind, message=f"{found.message}; {result}", action=found.remedy)
+            message = f"{found.message}; the figures leave them out"
+            self.warn(kind="rounds-set-aside", message=message, action=found.remedy)
 
     def _conditions(self) -> dict[str, Setting]:
         seen = {} if self.accelerator is None else {"accelerator": self.accelerator}
