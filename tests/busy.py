@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from skymark.model.record import Round, Status
+from skymark.model.sizes import percent
 from skymark.rundir.reader import Run, open_run
 from tests.faults.table import renew
 
@@ -143,14 +144,9 @@ def held(beside: Run, alone: Run, metric: str) -> tuple[int, int]:
     return sum(inside), len(inside)
 
 
-def percent(part: float) -> str:
-    """Return a share in per cent."""
-    return f"{part:.1%}".replace("%", " %")
-
-
 def of(part: int, whole: int) -> str:
     """Return a count of a whole, with its share."""
-    return f"{part} of {whole}{f' ({percent(part / whole)})' if whole else ''}"
+    return f"{part} of {whole}{f' ({percent(part / whole, 1)})' if whole else ''}"
 
 
 def interval_row(run: Run, others: str) -> list[str]:
@@ -159,8 +155,8 @@ def interval_row(run: Run, others: str) -> list[str]:
     widths = half_widths(run, metric)
     tenth = quantiles(widths, n=10)[-1] if len(widths) > 1 else max(widths, default=0.0)
     disturbed = sum(record.disturbed for record in run.records)
-    middle = f"± {percent(median(widths))}" if widths else "–"
-    return [str(len(widths)), str(disturbed), middle, f"± {percent(tenth)}", others]
+    middle = f"± {percent(median(widths), 1)}" if widths else "–"
+    return [str(len(widths)), str(disturbed), middle, f"± {percent(tenth, 1)}", others]
 
 
 def measured(directory: Path, options: Sequence[str]) -> None:

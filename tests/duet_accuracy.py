@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from skymark.model.metric import Metric
+from skymark.model.sizes import percent
 from skymark.statistics.difference import (
     PAIRED_PRACTICAL,
     REAL,
@@ -114,7 +115,7 @@ def main() -> None:
     columns = ("simulated", *(f"{way}: {what}" for way in WAYS for what in ("false", "found")))
     rows = {
         noise.name: [
-            f"{said(noise, way, slowdown, asked.trials):.1%}".replace("%", " %")
+            percent(said(noise, way, slowdown, asked.trials), 1)
             for way in WAYS
             for slowdown in (0.0, MOVED)
         ]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from skymark.model.metric import Figure
+from skymark.model.sizes import percent
 from skymark.statistics.borrowing import lent_variances
 from skymark.statistics.interval import estimate
 from skymark.statistics.stability import dependent_rounds
@@ -270,7 +271,7 @@ def _renew_timed(page: Path) -> None:
 
 def in_per_cent(share: float) -> str:
     """Return a share in per cent."""
-    return f"{share:.1%}".replace("%", " %")
+    return percent(share, 1)
 
 
 def shown(case: Case, rounds: int, cells: int) -> str:

@@ -32,6 +32,7 @@ from skymark.execute.measurer import SilentObserver
 from skymark.execute.pairs import baseline_path
 from skymark.model.plan import Plan
 from skymark.model.record import Cell, Round, Status
+from skymark.model.sizes import percent
 from skymark.rundir.reader import open_run
 from skymark.statistics.difference import PAIRED_PRACTICAL, REAL, paired_contrast, verdict_of
 from tests.duet_accuracy import METRIC, SEED
@@ -81,7 +82,9 @@ def slower_commit(share: float) -> str:
         git("read-tree", "HEAD")
         blob = git("hash-object", "-w", "--stdin", given=slow)
         git("update-index", "--cacheinfo", f"100644,{blob},{JOB}")
-        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Work {share:.0%} more")
+        return git(
+            "commit-tree", git("write-tree"), "-p", "HEAD", "-m", f"Work {percent(share)} more"
+        )
 
 
 class PairTimes(SilentObserver):
@@ -192,9 +195,11 @@ class Recorded:
         return [
             f"{len(self.log_ratios)} × {self.pair_s:.0f} s",
             str(self.pairs),
-            f"{np.mean(self.log_ratios):+.1%} ± {stdev(self.log_ratios):.1%}",
-            f"{np.mean(self.cpu_log_ratios):+.1%} ± {stdev(self.cpu_log_ratios):.1%}",
-            *(f"{self.shown(margin):.1%}" for margin in MARGINS),
+            *(
+                f"{percent(np.mean(ratios), 1, signed=True)} ± {percent(stdev(ratios), 1)}"
+                for ratios in (self.log_ratios, self.cpu_log_ratios)
+            ),
+            *(percent(self.shown(margin), 1) for margin in MARGINS),
         ]
 
 
@@ -228,7 +233,7 @@ def rates_of_batches(directory: Path, cell_id: str) -> np.ndarray:
 
 def name_of(loader: str, effect: float, *, busy: bool) -> str:
     """Return the name of a row."""
-    sides = f"{effect:.0%} more work" if effect else "equal"
+    sides = f"{percent(effect)} more work" if effect else "equal"
     return f"{loader}, {sides}{', beside a disturber' if busy else ''}"
 
 
@@ -253,7 +258,7 @@ def main() -> None:
             print("  " + " | ".join(rows[name]), flush=True)
     columns = (
         *("pairs of rounds in slices", "recorded", "pairs in 5 minutes", "rate, each pair"),
-        *("CPU per sample", *(f"shown, margin {margin:.0%}" for margin in MARGINS)),
+        *("CPU per sample", *(f"shown, margin {percent(margin)}" for margin in MARGINS)),
     )
     order = [
         name_of(*one, busy=busy) for busy in (False, True) for one in product(LOADERS, EFFECTS)

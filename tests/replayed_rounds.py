@@ -24,6 +24,7 @@ from statistics import fmean, geometric_mean, median, quantiles
 from skymark.model.effort import Allotment
 from skymark.model.metric import Metric
 from skymark.model.record import Record, Status
+from skymark.model.sizes import percent
 from skymark.report.judgement import judge
 from skymark.rundir.reader import Run, open_run
 from skymark.statistics.allocation import Allocation, Standing
@@ -107,7 +108,7 @@ def comparisons(blocks: Blocks) -> dict[str, list[str]]:
         at_margin = [one for pair in blocks.by_interval(MARGIN) for one in pair]
         is_known = [one.verdict is not Verdict.INCONCLUSIVE for one in at_margin]
         verdicts = [[one.is_real for one in pair] for pair in blocks.by_interval(MOVED)]
-        return row(verdicts, f"{fmean(is_known):.0%}".replace("%", " %"))
+        return row(verdicts, percent(fmean(is_known)))
 
     return {
         "`skymark compare`": compared(blocks),

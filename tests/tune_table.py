@@ -20,6 +20,7 @@ from typing import Any
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs
+from skymark.model.sizes import percent
 from skymark.suites.loading.suite import LoadingSuite
 from tests.faults.table import renew
 
@@ -76,7 +77,7 @@ def worse_by(chosen: tuple[float, float], best: tuple[float, float]) -> str:
     """Return how much worse a place is than the best one, relative to it."""
     if chosen[0] != best[0]:
         return "does not reach the target"
-    return f"{abs(chosen[1] / best[1] - 1):.1%}".replace("%", " %")
+    return percent(abs(chosen[1] / best[1] - 1), 1)
 
 
 def words_of(workload: str, adapters: Sequence[str]) -> tuple[str, ...]:

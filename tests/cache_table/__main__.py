@@ -17,6 +17,7 @@ from pathlib import Path
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs
+from skymark.model.sizes import percent
 from skymark.model.venv import VenvSpec
 from tests.cache_table.jobs import Outcome, run_row, write_data
 from tests.faults.table import renew
@@ -93,7 +94,7 @@ def cells(outcome: Outcome, plain: Outcome | None) -> list[str]:
         f"{outcome.fetched_bytes / outcome.source_bytes:.2f} ×",
         first,
         f"{extra_s:+.2f} s" if compared else "–",
-        f"{extra_s / JOB_S:+.2%}".replace("%", " %") if compared else "–",
+        percent(extra_s / JOB_S, 2, signed=True) if compared else "–",
         f"{outcome.peak_bytes / 1e6:.0f} MB",
     ]
 

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 from PIL import Image  # noqa: E402
 from scipy.stats import norm  # noqa: E402
 
+from skymark.model.sizes import percent  # noqa: E402
 from skymark.statistics.difference import Verdict, corrected  # noqa: E402
 from skymark.statistics.outcomes import difference_in_outcomes  # noqa: E402
 from skymark.suites.clip.encoding.encoder import Encoder, Settings  # noqa: E402
@@ -173,7 +174,7 @@ def test_models_that_answer_alike_by_chance_are_seldom_called_better(models, pyt
     for kind, figures in KINDS.items():
         total, wrong = DRAWS * len(figures), sum(better[name] for name in figures)
         of_models = [" ".join(f"{model.figures[name]:.3f}" for name in figures) for model in models]
-        rows[kind] = [*of_models, f"{total:,}", str(wrong), f"{wrong / total:.2%}"]
+        rows[kind] = [*of_models, f"{total:,}", str(wrong), percent(wrong / total, 2)]
         assert wrong / total <= 0.01, kind
     write(pytestconfig, "clip false verdicts", FALSE_COLUMNS, rows)
 
@@ -188,7 +189,8 @@ def test_planted_points_are_found_as_often_as_mcnemar_s_power_says(models, pytes
             for _ in range(DRAWS)
         )
         power = power_of_mcnemar(lost, won)
-        rows[f"{lost:.0%}, {won:.0%}"] = [f"{DRAWS:,}", f"{hits / DRAWS:.1%}", f"{power:.1%}"]
+        planted_share = f"{percent(lost)}, {percent(won)}"
+        rows[planted_share] = [f"{DRAWS:,}", percent(hits / DRAWS, 1), percent(power, 1)]
         assert hits / DRAWS == pytest.approx(power, abs=0.03)
     write(pytestconfig, "clip power", POWER_COLUMNS, rows)
 

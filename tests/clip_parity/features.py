@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs
+from skymark.model.sizes import percent
 from skymark.model.venv import VenvSpec
 from skymark.rundir.reader import open_run
 from tests.clip_parity.__main__ import environment
@@ -91,14 +92,17 @@ def main() -> None:
     rows = {
         "own prompts, features kept": [f"{first_s:.2f}", "", f"{first:,}", f"{cold.cpu_s:.1f}"],
         "another prompt file": [
-            f"{again_s:.2f}", f"{share:.1%}", f"{again:,}", f"{warm.cpu_s:.1f}",
+            f"{again_s:.2f}", percent(share, 1), f"{again:,}", f"{warm.cpu_s:.1f}",
         ],
     }  # fmt: skip
     for title, cells in rows.items():
         print(title, *cells)
     renew(Path(page), "clip features", COLUMNS, tuple(rows), rows)
     if share > MOST or again:
-        sys.exit(f"another prompt file took {share:.1%} of the encoders' time, and {again} images")
+        sys.exit(
+            f"another prompt file took {percent(share, 1)} of the encoders' time, and {again} "
+            "images"
+        )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from skymark.cache.location import cache_directory
 from skymark.execute.venvs import Venvs
+from skymark.model.sizes import percent
 from skymark.suites.loading.suite import LoadingSuite
 
 HERE = Path(__file__).parent
@@ -96,7 +97,7 @@ def main() -> int:
         cause = verdict["causes"][0]
         is_right = [cause["stage"], cause["cause"]] == ANSWERS[name]
         right += is_right
-        waits = f"{verdict['waiting']:.0%} waits, {verdict['batches_per_s']:.3g}/s"
+        waits = f"{percent(verdict['waiting'])} waits, {verdict['batches_per_s']:.3g}/s"
         told = f"{name:24} {'right' if is_right else 'WRONG'}  {cause['stage']}: {cause['cause']}"
         line = f"{told:60} {waits}"
         if not options.once:

@@ -14,6 +14,7 @@ from skymark.model.metric import Metric
 from skymark.model.option import Option
 from skymark.model.plan import Profile
 from skymark.model.record import Explanation, Given, explanations
+from skymark.model.sizes import percent
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suites
 from skymark.suites.clip.options import ClipSettings
@@ -177,7 +178,7 @@ def _efforts(suite: Suite) -> Iterator[str]:
         (
             f"`{one.name}`",
             f"{one.min_rounds} to {one.max_rounds}",
-            f"{one.target_relative_interval:.0%}",
+            percent(one.target_relative_interval),
             f"{one.cell_timeout_s:g}",
             ", ".join(f"`{name}` {value:g}" for name, value in one.limits.items()),
         )

@@ -145,17 +145,3 @@ def test_a_new_run_gets_a_directory_in_that_of_its_request(tmp_path):
     work = skymark.Work(scenarios=("TAB-1:tiny",), adapters=("numpy",), rounds=1)
     run = skymark.run(work, skymark.Results(directory=tmp_path / "runs"), own_venvs=False)
     assert run.directory.parent == tmp_path / "runs"
-
-
-@pytest.mark.parametrize(
-    ("request_of", "field"),
-    [
-        (lambda: skymark.Work(rounds=0), "rounds"),
-        (lambda: skymark.Work(round=1), "round"),
-        (lambda: skymark.Machine(nodes="three"), "nodes"),
-        (lambda: skymark.Limits(max_cost_usd=float("inf")), "max_cost_usd"),
-    ],
-)
-def test_a_value_that_a_request_does_not_take_is_refused_by_its_name(request_of, field):
-    with pytest.raises(UsageError, match=f"{field}: "):
-        request_of()

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 from skymark.cli.main import add_suites, app, main
 from skymark.model import errors
 from skymark.model.record import explanations
+from skymark.rundir.directory import RunDirectory
+from skymark.rundir.reader import open_run
+from tests.data.make_run import cell, measured, rounds_of, write_run
 from tests.examples import EXAMPLES
 from tests.image_modes import MODES, REFUSED
 from tests.reference_pages import PAGES
@@ -201,3 +205,24 @@ def test_the_program_on_items_of_one_s_own_runs(monkeypatch):
     found = {}
     exec(program, found)
     assert (found["part"].items[0], found["part"].items[-1]) == (101, 200)
+
+
+def test_the_query_over_all_samples_runs_and_has_each_run_once(tmp_path, monkeypatch):
+    (program,) = re.findall(r"```python\n(.*?)```", (DOCS / "results.md").read_text(), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    rounds = rounds_of(60_000, name="numpy")
+    names, adapters = ("20260101-a", "20260102-b"), ("numpy", "grain")
+    for name in names:
+        records = [measured(cell("TAB-1", adapter), rounds) for adapter in adapters]
+        path = write_run(tmp_path / "results" / name, records)
+        run = RunDirectory.of(path, open_run(path).manifest)
+        for record in records:
+            run.write_record(record, rounds)
+    (tmp_path / "results" / "latest").symlink_to(names[-1])
+    found = {}
+    exec(program, found)
+    origin = found["table"].select(["run_id", "adapter"]).to_pylist()
+    waits = sum(len(one.samples["wait_ns"]) for one in rounds)
+    assert Counter((row["run_id"], row["adapter"]) for row in origin) == {
+        (name, adapter): waits for name in names for adapter in adapters
+    }

@@ -93,12 +93,12 @@ def quote(
     """Estimate the cost of work on rented machines, without renting or any query to a provider.
 
     Args:
-        work: the cells.
-        machine: the machines.
-        limits: in place of the profile's.
-        results: its directory's earlier runs tell how long cells take.
-        job: its split is the way the machines share the plan.
-        callbacks: told of a price catalogue that is fetched.
+        work: The cells.
+        machine: The machines.
+        limits: They replace the profile's.
+        results: The earlier runs in its directory show how long cells take.
+        job: Its split says how the machines share the plan.
+        callbacks: They get a message if a price catalogue is fetched.
 
     Raises:
         UsageError: SkyPilot is not installed, or no price is known.
@@ -129,20 +129,20 @@ def launch(
 ) -> Ended | Kept | Left | Quoted:
     """Rent a machine, do the work, download the results, and prove the machine gone.
 
-    The machine is always ended before this returns or raises, with three exceptions: it has results
-    that are verified nowhere else, it is to stay, or the user leaves it running.
+    The machine ends before this returns or raises. There are three exceptions: The machine has
+    results that are verified nowhere else, it is to stay, or the user leaves it running.
 
     Args:
-        work: the cells.
-        machine: the machine.
-        limits: in place of the profile's; the machine keeps them itself.
-        results: its directory gets the run, its stores each cell as it is measured.
-        job: name, variables, secrets, files, and the way machines share the plan.
-        callbacks: get the progress, and answer questions about price and interruption. None:
-            silent; a ceiling in `limits` is consent to the price.
-        detach: return when the job is in the machine's queue.
-        dry_run: price it, and rent nothing.
-        environment: has the keys of stores.
+        work: The cells.
+        machine: The machine.
+        limits: They replace the profile's. The machine keeps them itself.
+        results: The directory gets the run. The stores get each cell after its measurement.
+        job: Name, variables, secrets, files, and the way machines share the plan.
+        callbacks: They get the progress, and answer questions about price and interruption.
+            None: Silent; a ceiling in `limits` is consent to the price.
+        detach: Return when the job is in the machine's queue.
+        dry_run: Price it, and rent nothing.
+        environment: It has the keys of stores.
 
     Returns:
         The end of the run; `Quoted` for a dry run.
@@ -232,16 +232,16 @@ def execute(
     """Run plans one after another on an existing machine, without set-up; the machine stays.
 
     Args:
-        name: the machine's.
-        works: by a suffix of the run's name, valid in a directory name; empty for a single work.
+        name: The machine's.
+        works: By a suffix of the run's name, valid in a directory name; empty for a single work.
             All have the same profile.
-        limits: of each run. None: the profile's deadline, and the higher ceiling of the machine and
-            the profile.
-        results: its directory gets the runs, its stores each cell as it is measured.
-        job: the part of the machine for each run, name, variables, secrets and files.
-        callbacks: get prices and progress; Ctrl-C cancels unfinished runs.
-        detach: return when the jobs are in the machine's queue.
-        environment: has the keys of stores.
+        limits: Limits of each run. None: The profile's deadline, and the higher ceiling of the
+            machine and the profile.
+        results: The directory gets the runs. The stores get each cell after its measurement.
+        job: The part of the machine for each run, name, variables, secrets and files.
+        callbacks: They get prices and progress. Ctrl-C cancels unfinished runs.
+        detach: Return when the jobs are in the machine's queue.
+        environment: It has the keys of stores.
 
     Returns:
         The end of each run, in order; `Left` if detached.
@@ -311,9 +311,9 @@ def queue_commands(
     """Put the user's own commands or YAMLs into a machine's queue, each with its source.
 
     Args:
-        name: the machine's.
-        jobs: in their order.
-        callbacks: get the list of files before they are sent.
+        name: The machine's.
+        jobs: The jobs in their order.
+        callbacks: They get the list of files before skymark sends them.
 
     Raises:
         UsageError: the machine does not exist or lacks resources for a job, or a file may not be

@@ -245,8 +245,7 @@ def _begin(
                 within=session.results.directory,
             )
         else:
-            columns = manifest.declaration.sample_columns
-            directory = RunDirectory(path, manifest.machine.hardware_key, sample_columns=columns)
+            directory = RunDirectory.of(path, manifest)
             require_same_plan(directory.manifest(), manifest, str(path), resume=True)
     directory.changed = storing.changed
     if begins:

@@ -119,15 +119,17 @@ class UnfinishedCell:
         Args:
             is_disturbed: whether too few other rounds are left.
         """
-        told, action = disturbance(self.rounds), "stop them, or give the run more --time"
-        if told is None:
+        found = disturbance(self.rounds)
+        if found is None:
             return
         if is_disturbed:
-            message = f"{told}; too few rounds are undisturbed, so the figures are not ranked"
-            self.warn(kind="disturbed", message=message, action=action)
+            message = (
+                f"{found.message}; too few rounds are undisturbed, so the figures are not ranked"
+            )
+            self.warn(kind="disturbed", message=message, action=found.remedy)
         else:
-            message = f"{told}; the figures leave them out"
-            self.warn(kind="rounds-set-aside", message=message, action=action)
+            message = f"{found.message}; the figures leave them out"
+            self.warn(kind="rounds-set-aside", message=message, action=found.remedy)
 
     def _conditions(self) -> dict[str, Setting]:
         seen = {} if self.accelerator is None else {"accelerator": self.accelerator}

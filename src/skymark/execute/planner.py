@@ -164,15 +164,8 @@ def load_profile(name: str) -> Profile:
 
 def faults_of_profile(error: ValidationError) -> str:
     """Return the faults of a profile in one line, with the nearest key for an unknown one."""
-    faults: list[str] = []
-    for fault in error.errors():
-        key = ".".join(str(part) for part in fault["loc"])
-        if fault["type"] == "extra_forbidden":
-            faults.append(str(UnknownNameError("key", key, Profile.model_fields)))
-        else:
-            given = "" if fault["type"] == "missing" else f" = {fault['input']!r}"
-            faults.append(f"{key}{given}: {fault['msg']}")
-    return "; ".join(faults)
+    known = Profile.model_fields
+    return "; ".join(faults_of(error, lambda key, _: str(UnknownNameError("key", key, known))))
 
 
 MAKE_ONE = "`skymark plan --output FILE` writes one"

@@ -15,6 +15,7 @@ from skymark.execute.process import WorkerError, WorkerProcess
 from skymark.execute.seen_devices import TIMEOUT_S as SEE_TIMEOUT_S
 from skymark.execute.seen_devices import SeenDevices
 from skymark.machine.cgroup import room_here, shortage
+from skymark.machine.disk import write_back
 from skymark.model.errors import UsageError, VenvBuildError
 from skymark.model.record import Cause, Cell, Record, Status, Stop
 
@@ -41,6 +42,7 @@ def prepare(measurer: Measurer, is_to_run_again: Callable[[Record], bool]) -> No
     if measurer.interpreters.package is not None:
         _require_answer(measurer)
     _make_data(measurer)
+    write_back(measurer.cache)
 
 
 def _refuse(measurer: Measurer) -> None:

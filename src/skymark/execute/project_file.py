@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from skymark.execute.planner import load_profile
+from skymark.model.base import faults_of
 from skymark.model.errors import UsageError
 from skymark.model.project import ProjectDefaults
 from skymark.model.requests import DEFAULT_PROFILE, DEFAULT_RESULTS, Job, Limits, Machine, Results
@@ -93,10 +94,8 @@ class _Source:
             )
             options = {one.name for one in suite_named(found.suite).options if not one.setting}
         except ValidationError as error:
-            fault = error.errors()[0]
-            keys = tuple(str(part) for part in fault["loc"])
-            reason = str(fault["msg"]).removeprefix("Value error, ")
-            raise self._fault(keys, f"{'.'.join(keys)}: {reason}") from error
+            keys = tuple(str(part) for part in error.errors()[0]["loc"])
+            raise self._fault(keys, faults_of(error)[0]) from error
         except UsageError as error:
             raise self._fault(("suite",), str(error)) from error
         root, output = self._path.parent.resolve(), found.output

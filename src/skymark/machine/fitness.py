@@ -25,7 +25,7 @@ from skymark.machine.cgroup import (
 from skymark.model.base import Count, Frozen, NonNegative
 from skymark.model.machine import MachineState
 from skymark.model.record import StabilityWarning
-from skymark.model.sizes import size_text
+from skymark.model.sizes import percent, size_text
 
 BUSY_SHARE = 0.10
 """Share of all cores' time from which other programs disturb a measurement."""
@@ -103,7 +103,7 @@ def _processor_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
     if load.cpu_busy_share is not None and load.cpu_busy_share > BUSY_SHARE:
         yield StabilityWarning(
             kind="busy-machine",
-            message=f"other programs use {load.cpu_busy_share:.0%} of the processor",
+            message=f"other programs use {percent(load.cpu_busy_share)} of the processor",
             action="stop them, or wait until they are done (`top` shows which)",
         )
     elif load.load_average_1m is not None and load.load_average_1m > max(0.5, cores / 2):
@@ -133,7 +133,7 @@ def _limit_warnings(machine: MachineState) -> Iterator[StabilityWarning]:
         yield StabilityWarning(
             kind="cpu-throttled",
             message=(
-                f"the control group was stopped in {limits.cpu_throttled_share:.0%} of its "
+                f"the control group was stopped in {percent(limits.cpu_throttled_share)} of its "
                 "periods for using its whole CPU quota"
             ),
             action="give the container more CPU, or pin it to whole cores (--cpuset-cpus)",
@@ -355,7 +355,10 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
         warnings.append(
             StabilityWarning(
                 kind="cpu-steal",
-                message=f"the host gave {noise.steal_share:.1%} of the processors' time to others",
+                message=(
+                    f"the host gave {percent(noise.steal_share, 1)} of the processors' time to "
+                    "others"
+                ),
                 action="rent a machine with processors of its own, or measure at another time",
             )
         )
@@ -364,7 +367,9 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
         warnings.append(
             StabilityWarning(
                 kind="cpu-pressure",
-                message=f"in {waited:.0%} of the last ten seconds a program waited for a processor",
+                message=(
+                    f"in {percent(waited)} of the last ten seconds a program waited for a processor"
+                ),
                 action="stop what runs beside, or wait until it is done (`top` shows which)",
             )
         )
@@ -372,7 +377,7 @@ def noise_warnings(noise: Noise) -> tuple[StabilityWarning, ...]:
         warnings.append(
             StabilityWarning(
                 kind="noisy-processor",
-                message=f"the same work varies by {noise.spread:.1%} from round to round",
+                message=f"the same work varies by {percent(noise.spread, 1)} from round to round",
                 action="stop what runs beside, fix the frequency (`sudo cpupower frequency-set "
                 "--governor performance`), or take more rounds",
             )

@@ -18,7 +18,7 @@ from skymark.machine.nvidia import (
 from skymark.model.base import Frozen
 from skymark.model.machine import Gpu, NvidiaDriver
 from skymark.model.record import Round, StabilityWarning
-from skymark.model.sizes import size_text
+from skymark.model.sizes import percent, size_text
 
 GIB = 1 << 30
 LEAST_FREE_SHARE = 0.25
@@ -187,7 +187,7 @@ def use_warnings(rounds: Iterable[Round]) -> Iterator[StabilityWarning]:
             why: share for why, share in slowest.throttled.items() if share >= LEAST_THROTTLED_SHARE
         }
         if shares:
-            when = f"in {max(shares.values()):.0%} of a round"
+            when = f"in {percent(max(shares.values()))} of a round"
             yield throttled_fault(title, shares, when)
         others = {process.pid: process for use in own for process in use.other_processes}
         if others:

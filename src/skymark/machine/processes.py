@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import signal
 import socket
 import sys
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 PROC = Path("/proc")
+KERNEL_THREAD = 0x00200000
+"""``PF_KTHREAD`` of a process's flags (include/linux/sched.h)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,53 @@ class Process:
     reaped_cpu_s: float
     """CPU time of descendants that ended and were waited for."""
     name: str = ""
-    """Name of the program, of 15 characters at most."""
+    """Name of the program, of 15 characters at most; of a kernel thread its work in words."""
 
     @property
     def identity(self) -> tuple[int, float]:
         """The pid with the start time: no later process has both."""
         return self.pid, self.started
+
+
+class KernelWork(NamedTuple):
+    """Work of the kernel's own threads."""
+
+    words: str
+    threads: re.Pattern[str]
+    """Part of the names of its threads."""
+    remedy: str
+
+
+KERNEL_WORK = (
+    KernelWork(
+        "the kernel writing to disk",
+        re.compile(r"flush-|writeback|jbd2|ext4|xfs|btrfs|f2fs|txg_sync|z_wr_|dmcrypt_write"),
+        "wait until what was written is on the disk (`sync` returns then)",
+    ),
+    KernelWork(
+        "the kernel reading or writing disks",
+        re.compile(r"blockd|loop\d|nvme|scsi|ata_|raid|md\d|kcryptd|kcopyd|nfs|rpciod|xprtiod"),
+        "stop programs that read or write much (`iotop` shows them)",
+    ),
+    KernelWork(
+        "the kernel making room in memory",
+        re.compile(r"kswapd|kcompactd|khugepaged|ksmd|kdamond|oom_reaper|zswap|zram"),
+        "stop programs that take much memory (`top` shows them)",
+    ),
+    KernelWork(
+        "interrupts of the network or other devices",
+        re.compile(r"ksoftirqd|irq/|napi/"),
+        "stop what sends or receives much over the network",
+    ),
+    KernelWork("a kernel thread", re.compile(""), "wait until `top` shows an idle machine"),
+)
+"""Kinds of a kernel thread's work; the first whose pattern is in its name counts."""
+
+
+@lru_cache(maxsize=1024)
+def kernel_work(thread: str) -> str:
+    """Return the work of a kernel thread in words, from its name in ``/proc/PID/stat``."""
+    return next(work.words for work in KERNEL_WORK if work.threads.search(thread))
 
 
 Table = dict[int, Process]
@@ -84,6 +129,7 @@ def process_table() -> Table:
             continue  # It ended since the directory was listed.
         # The command's name stands in brackets and may hold anything, so count from its end.
         fields = line[line.rindex(b")") + 2 :].split()
+        command = line[line.index(b"(") + 1 : line.rindex(b")")].decode(errors="replace")
         table[int(name)] = Process(
             pid=int(name),
             parent=int(fields[1]),
@@ -91,7 +137,7 @@ def process_table() -> Table:
             ended=fields[0] in b"ZX",
             cpu_s=(int(fields[11]) + int(fields[12])) * tick_s,
             reaped_cpu_s=(int(fields[13]) + int(fields[14])) * tick_s,
-            name=line[line.index(b"(") + 1 : line.rindex(b")")].decode(errors="replace"),
+            name=kernel_work(command) if int(fields[6]) & KERNEL_THREAD else command,
         )
     return table
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Self
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 NonNegative = Annotated[FiniteFloat, Field(ge=0)]
 """A duration, a price or a share."""
@@ -44,9 +48,77 @@ class Frozen(BaseModel):
         return type(self)(**{**dict(self), **values})
 
 
-def faults_of(error: ValidationError) -> list[str]:
-    """Return each fault as ``place: reason``; the place is a path of keys joined by dots."""
-    return [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+ACCEPTED = {
+    "string_type": "a text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a dict",
+    "path_type": "a path",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+}
+"""Accepted values by the kind of Pydantic's fault."""
+KINDS_OF_VALUES = frozenset({"bool", "int", "float", "str"})
+"""Ends of a place that stand for one of several types of the value there."""
+
+
+def faults_of(
+    error: ValidationError,
+    unknown: Callable[[str, Any], str] = lambda key, _: f"{key}: there is no such field",
+    secret: Collection[str] = (),
+) -> list[str]:
+    """Return each fault as ``place=value: reason``; the place is a path of keys joined by dots.
+
+    Args:
+        error: of a model.
+        unknown: gives the message on an unknown field from its place and value.
+        secret: fields whose values are left out.
+    """
+    by_place: dict[str, list[ErrorDetails]] = {}
+    for fault in error.errors():
+        place = fault["loc"]
+        if len(place) > 1 and place[-1] in KINDS_OF_VALUES:
+            place = place[:-1]
+        by_place.setdefault(".".join(map(str, place)), []).append(fault)
+    found = []
+    for key, faults in by_place.items():
+        fault = faults[0]
+        if fault["type"] == "extra_forbidden":
+            found.append(unknown(key, fault["input"]))
+            continue
+        # Other messages have the value, or none is there.
+        has_value = key and fault["type"] in ACCEPTED and fault["loc"][0] not in secret
+        value = f"={shortened(fault['input'])}" if has_value else ""
+        found.append(f"{key}{value}: {remedy_of(faults)}".removeprefix(": "))
+    return found
+
+
+def remedy_of(faults: Sequence[ErrorDetails]) -> str:
+    """Return what to give in place of a value with these faults, one for each accepted type."""
+    if any(fault["type"] not in ACCEPTED for fault in faults):
+        return faults[0]["msg"].removeprefix("Value error, ")
+    *others, last = dict.fromkeys(
+        ACCEPTED[fault["type"]].format_map(
+            {
+                name: f"{bound:g}" if isinstance(bound, int | float) else bound
+                for name, bound in fault.get("ctx", {}).items()
+            }
+        )
+        for fault in faults
+    )
+    return f"give {', '.join(others)}{' or ' if others else ''}{last}"
 
 
 def digest_of(value: Any) -> str:

@@ -19,6 +19,25 @@ Format = Literal["count", "milliseconds", "duration", "share", "size", "number"]
 
 ColumnType = Literal["bool", "int32", "int64", "float64"]
 
+SAMPLE_ORIGIN = frozenset(
+    {
+        "round",
+        "taken_share",
+        "run_id",
+        "cell_id",
+        "cell_hash",
+        "suite",
+        "scenario",
+        "variant",
+        "axes",
+        "adapter",
+        "settings",
+        "versions",
+        "hardware_key",
+    }
+)
+"""Columns of every file of raw samples: its round, run, cell, libraries and machine."""
+
 
 class Shown(Frozen):
     """Display of a metric in tables."""
@@ -142,7 +161,7 @@ class Declaration(Frozen):
     beside: tuple[str, ...] = ()
     """Metrics whose columns stand beside the primary metric's: costs that it does not include."""
     sample_columns: dict[str, ColumnType] = Field(default_factory=dict)
-    """Columns of a cell's file of raw samples, besides the round's number."""
+    """Columns of a cell's file of raw samples, besides `SAMPLE_ORIGIN`."""
     elements: tuple[str, ...] = ()
     """Names of the conditions that are equal if two records scored the same elements."""
     conditions: tuple[str, ...] = ()
@@ -173,6 +192,8 @@ class Declaration(Frozen):
             if name
         }
         columns |= {one.outcome for one in self.metrics if one.outcome is not None}
+        if taken := SAMPLE_ORIGIN & self.sample_columns.keys():
+            raise ValueError(f"{sorted(taken)} are columns that skymark adds to all samples")
         if unknown := columns.difference(self.sample_columns):
             raise ValueError(f"{sorted(unknown)} are no columns of the samples of {self.suite!r}")
         if self.primary_metric.better is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
 from pydantic import (
@@ -19,7 +21,7 @@ from pydantic import (
 from skymark.model.base import Frozen, faults_of
 from skymark.model.duration import seconds_of
 from skymark.model.effort import Goal
-from skymark.model.errors import UsageError
+from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.project import ProjectDefaults, ProjectUse
 from skymark.model.record import Setting
 
@@ -45,8 +47,24 @@ class Request(Frozen):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                faults = "; ".join(faults_of(error))
+                fields = type(self).model_fields
+                secret = [name for name, field in fields.items() if not field.repr]
+                faults = "; ".join(faults_of(error, self._unknown, secret))
                 raise UsageError(f"{type(self).__name__}: {faults}") from error
+
+    @classmethod
+    def _unknown(cls, name: str, value: Any) -> str:
+        """Return the message on an unknown field, with the nearest of any request."""
+        elsewhere = {
+            field: f"{other.__name__}({field}=...)"
+            for other in reversed(Request.__subclasses__())
+            for field in other.model_fields
+        }
+        for field in cls.model_fields:
+            elsewhere.pop(field, None)
+        if cls is Work and not get_close_matches(name, [*cls.model_fields, *elsewhere], cutoff=0.8):
+            elsewhere[name] = f"settings={{{name!r}: {shortened(value)}}}"
+        return str(UnknownNameError("field", name, cls.model_fields, elsewhere))
 
 
 class Work(Request):

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from skymark.model.base import Frozen
+from skymark.model.base import Frozen, faults_of
 from skymark.model.manifest import Manifest
 from skymark.model.record import SCHEMA_VERSION, Record
 
@@ -118,7 +118,5 @@ def _fault(data: bytes, model: type[Frozen], error: ValueError) -> ValueError:
             return OtherSchemaError(version)
     if not isinstance(error, ValidationError):
         return ValueError(f"is no whole {name}: {error}")
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"]) or "file"
     more = f" and {error.error_count() - 1} more" if error.error_count() > 1 else ""
-    return ValueError(f"is no {name}: {place}: {first['msg']}{more}")
+    return ValueError(f"is no {name}: {faults_of(error)[0]}{more}")

@@ -1,4 +1,4 @@
-"""Sizes, counts and lists in words. Sizes are decimal, as disks, networks and packages count."""
+"""Sizes, counts, shares and lists in words. Sizes are decimal, as disks and networks count."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 def count_of(number: int, thing: str) -> str:
     """Return a number of things: ``1 cell``, ``2 cells``."""
     return f"{number:,} {thing}{'s' * (number != 1)}"
+
+
+def percent(share: float, decimals: int = 0, *, signed: bool = False) -> str:
+    """Return a share in per cent: ``38 %``, signed ``+38 %`` or ``-38 %``."""
+    return f"{100 * share:{'+' * signed}.{decimals}f} %"
 
 
 def some_of(names: Sequence[str], most: int = 5) -> str:

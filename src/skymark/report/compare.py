@@ -14,7 +14,7 @@ from skymark.model.errors import GateError, UsageError
 from skymark.model.manifest import Manifest
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
-from skymark.model.sizes import some_of
+from skymark.model.sizes import percent, some_of
 from skymark.report.judgement import Judged, Judgement, NamedCell, judge
 from skymark.report.ranking_table import ByElement
 from skymark.report.text import duration, noun_of
@@ -108,12 +108,13 @@ class RunComparison(Frozen):
     @property
     def margin(self) -> str:
         """The smallest relative difference that counts, in words."""
-        own, usual = self.practical_of_elements, f"a difference counts from {self.practical:.0%} on"
+        own = self.practical_of_elements
+        usual = f"a difference counts from {percent(self.practical)} on"
         if own is None or own == self.practical:
             return usual
         others = all(one.outcome is not None for one in self.metrics)
-        of_own = f"a difference counts from {own:.0%} on"
-        return of_own if others else f"{usual}, of figures over elements from {own:.0%}"
+        of_own = f"a difference counts from {percent(own)} on"
+        return of_own if others else f"{usual}, of figures over elements from {percent(own)}"
 
     @property
     def compared(self) -> int:
@@ -311,7 +312,7 @@ def _unjudged(before: Run, after: Run, partners: Mapping[str, str]) -> Iterator[
 
 
 def _losses(cell: CellComparison, metrics: Sequence[Metric]) -> str:
-    """Return what became of a cell that got worse, such as ``-25%`` or ``ok → failed``."""
+    """Return what became of a cell that got worse, such as ``-25 %`` or ``ok → failed``."""
     if cell.is_lost:
         return f"{cell.status_before.value} → {cell.status_after.value}"
     headings = {one.name: f"{one.heading} " if len(metrics) > 1 else "" for one in metrics}
@@ -322,7 +323,9 @@ def _loss(one: MetricComparison) -> str:
     if one.difference is None:
         return "not measured any more"
     ratio = one.difference.ratio
-    return f"{one.before:g} → {one.after:g}" if ratio is None else f"{ratio.value - 1:+.0%}"
+    if ratio is None:
+        return f"{one.before:g} → {one.after:g}"
+    return percent(ratio.value - 1, signed=True)
 
 
 def _compare(
@@ -436,8 +439,9 @@ def _in_common(common: Mapping[str, CommonChange], metrics: Sequence[Metric]) ->
     headings = {one.name: one.heading for one in metrics}
     for name, one in common.items():
         if one.is_shown:
+            change = percent(math.expm1(one.change), 1, signed=True)
             yield (
-                f"{headings[name]} of the libraries by {math.expm1(one.change):+.1%} alike "
+                f"{headings[name]} of the libraries by {change} alike "
                 "(median): the machine, or what they share; see --against"
             )
 

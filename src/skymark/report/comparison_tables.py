@@ -103,7 +103,7 @@ def is_open(one: MetricComparison) -> bool:
 
 def counts(comparison: RunComparison) -> str:
     """Return the number of verdicts, in the words of the metrics."""
-    words = {one.name: _words(one) for one in comparison.metrics}
+    words = {one.name: words_of(one) for one in comparison.metrics}
     ordered = [words[one.name][verdict] for verdict in Verdict for one in comparison.metrics]
     found = Counter(
         words[one.metric][one.difference.verdict]
@@ -114,7 +114,8 @@ def counts(comparison: RunComparison) -> str:
     return " · ".join(f"{found[word]} {word}" for word in dict.fromkeys(ordered) if found[word])
 
 
-def _words(metric: Metric) -> dict[Verdict, str]:
+def words_of(metric: Metric) -> dict[Verdict, str]:
+    """Return the word for each verdict on a metric, such as ``slower``."""
     own = {Verdict.BETTER: metric.words.better, Verdict.WORSE: metric.words.worse}
     return {verdict: plain(own.get(verdict, verdict.value)) for verdict in Verdict}
 
@@ -151,7 +152,7 @@ def _verdict(difference: Difference, metric: Metric) -> list[Text]:
     return [
         Text(MISSING if ratio is None else significant(ratio.value)),
         Text(interval),
-        Text(_words(metric)[verdict], STYLES[verdict]),
+        Text(words_of(metric)[verdict], STYLES[verdict]),
     ]
 
 

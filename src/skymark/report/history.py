@@ -14,9 +14,9 @@ from skymark.model.base import Frozen
 from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.metric import Declaration, Metric
 from skymark.model.record import Record, Status
-from skymark.model.sizes import count_of
+from skymark.model.sizes import count_of, percent
 from skymark.plain_files import named_by_user, write_whole
-from skymark.report.comparison_tables import STYLES
+from skymark.report.comparison_tables import STYLES, words_of
 from skymark.report.html import page_environment
 from skymark.report.judgement import NamedCell
 from skymark.report.pytest_benchmark import run_at
@@ -41,9 +41,14 @@ class LevelChange(Frozen):
 
     @property
     def text(self) -> str:
-        """The change in per cent, such as ``+12%``."""
+        """The change in per cent, such as ``+12 %``."""
         ratio = self.difference.ratio
-        return "from zero" if ratio is None else f"{ratio.value - 1:+.0%}"
+        return "from zero" if ratio is None else percent(ratio.value - 1, signed=True)
+
+    def words(self, metric: Metric) -> str:
+        """Return the change in words, such as ``-24 % (slower) since RUN-ID``."""
+        word = words_of(metric)[self.difference.verdict]
+        return f"{self.text} ({word}) since {self.run_id}"
 
 
 class CellHistory(NamedCell):
@@ -200,6 +205,15 @@ def _cell(
 HEIGHT = 40
 ROOM = 4
 """Above the highest value and below the lowest, in the units of the height."""
+LEAST_SPAN = 2
+"""Least height of a line in changes that count, so that noise looks flat."""
+
+
+def _foot_and_span(values: Sequence[float], practical: float) -> tuple[float, float]:
+    """Return the lowest value that a line of these values has room for, and its span."""
+    low, high = min(values), max(values)
+    span = max(high - low, LEAST_SPAN * practical * max(abs(low), abs(high))) or 1.0
+    return (low + high - span) / 2, span
 
 
 @dataclass(frozen=True)
@@ -215,14 +229,14 @@ class TrendLine:
     height: int = HEIGHT
 
 
-def line_of(cell: CellHistory, metric: Metric) -> TrendLine:
-    """Return the line of a cell: runs are equally far apart, the lowest value lies at the foot."""
-    write = writer(metric)
-    low, high = min(cell.values), max(cell.values)
-    width, length = (high - low) or 1.0, max(len(cell.values) - 1, 1)
-    span = HEIGHT - 2 * ROOM
+def line_of(cell: CellHistory, history: History) -> TrendLine:
+    """Return the line of a cell of a history: runs are equally far apart."""
+    write = writer(history.metric)
+    foot, span = _foot_and_span(cell.values, history.practical)
+    length = max(len(cell.values) - 1, 1)
+    height = HEIGHT - 2 * ROOM
     points = (
-        f"{100 * place / length:.2f},{HEIGHT - ROOM - span * (value - low) / width:.2f}"
+        f"{100 * place / length:.2f},{HEIGHT - ROOM - height * (value - foot) / span:.2f}"
         for place, value in enumerate(cell.values)
     )
     starts = {change.run_id for change in cell.changes}
@@ -231,7 +245,8 @@ def line_of(cell: CellHistory, metric: Metric) -> TrendLine:
         cell,
         " ".join(points),
         tuple(100 * (place - 0.5) / length for place in marks),
-        f"{count_of(len(cell.values), 'run')} from {write(low)} to {write(high)}",
+        f"{count_of(len(cell.values), 'run')} from {write(min(cell.values))} to "
+        f"{write(max(cell.values))}",
     )
 
 
@@ -251,7 +266,7 @@ def write_history(history: History, path: Path, home: str | None = None) -> None
     Raises:
         SkymarkError: jinja2 is not installed, or the file cannot be written.
     """
-    lines = [line_of(cell, history.metric) for cell in history.cells]
+    lines = [line_of(cell, history) for cell in history.cells]
     template = page_environment().get_template("history.html.j2")
     page = template.render(history=history, lines=lines, home=home, written=writer(history.metric))
     with named_by_user(path):
@@ -279,8 +294,11 @@ def print_history(history: History, console: Console) -> None:
             Text(f"{len(cell.values)}"),
             Text(write(cell.values[0])),
             Text(write(cell.values[-1])),
-            Text(bars(cell.values[-LONGEST_LINE:])),
-            Text("\n").join(map(_change, cell.changes)),
+            Text(bars(cell.values[-LONGEST_LINE:], history.practical)),
+            Text("\n").join(
+                Text(plain(change.words(history.metric)), STYLES[change.difference.verdict])
+                for change in cell.changes
+            ),
         )
     console.print(table)
     if left := sum(cell.other_runs for cell in history.cells):
@@ -291,18 +309,12 @@ def print_history(history: History, console: Console) -> None:
     console.print(
         Text(
             f"{runs} · {changed} of {len(history.cells)} series changed  "
-            f"(a change counts from {history.practical:.0%} on)"
+            f"(a change counts from {percent(history.practical)} on)"
         )
     )
 
 
-def bars(values: Sequence[float]) -> str:
-    """Return values as bars: the lowest is the lowest bar, the highest the highest."""
-    low, high = min(values), max(values)
-    if low == high:
-        return BARS[0] * len(values)
-    return "".join(BARS[round((one - low) / (high - low) * (len(BARS) - 1))] for one in values)
-
-
-def _change(change: LevelChange) -> Text:
-    return Text(f"{change.text} at {plain(change.run_id)}", STYLES[change.difference.verdict])
+def bars(values: Sequence[float], practical: float) -> str:
+    """Return values as bars, on the scale of a line on the page."""
+    foot, span = _foot_and_span(values, practical)
+    return "".join(BARS[round((one - foot) / span * (len(BARS) - 1))] for one in values)

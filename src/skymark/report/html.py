@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.errors import SkymarkError
+from skymark.model.sizes import percent
 from skymark.plain_files import write_whole
 from skymark.report import text
 from skymark.report.page import anchor_of, page_of
@@ -56,6 +57,7 @@ def page_environment() -> Environment:
         "code": code,
         "duration": text.duration,
         "grid": grid,
+        "percent": percent,
         "number": number,
         "numbers": numbers,
         "share": text.share,

@@ -177,7 +177,7 @@ def _machine(
     trends = defaultdict(list)
     for cell in history.cells:
         if len(cell.values) > 1:
-            trends[cell.name].append(line_of(cell, history.metric))
+            trends[cell.name].append(line_of(cell, history))
     latest: dict[str, Latest] = {}
     for run in reversed(runs):
         data = {one.cell.label: one.data.name for one in run.records if one.data}
@@ -206,7 +206,7 @@ def _machine(
             (
                 (
                     f"{newest.declaration.adapter_name(cell.adapter)} on {cell.name}: "
-                    f"{change.text} {history.metric.heading} since {change.run_id}"
+                    f"{history.metric.heading} {change.words(history.metric)}"
                 ),
                 pages[change.run_id],
             )

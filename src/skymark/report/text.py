@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure, Metric, Shown
-from skymark.model.sizes import size_text
+from skymark.model.sizes import percent, size_text
 from skymark.suite.registry import suite_named
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def share(value: float | None) -> str:
     """Return a share in per cent, with a decimal only where it tells something."""
     if value is None:
         return MISSING
-    per_cent = value * 100
-    return f"{per_cent:.1f} %" if per_cent < 9.95 or 99 <= per_cent < 99.95 else f"{per_cent:.0f} %"
+    tells = value < 0.0995 or 0.99 <= value < 0.9995
+    return percent(value, 1 if tells else 0)
 
 
 def writer(metric: Metric) -> Callable[[float], str]:
@@ -131,7 +131,7 @@ def margin(figure: Figure | None) -> str:
         return ""
     if width > 1:
         return "±>100 %"
-    return f"±{width:.1%}".replace("%", " %") if width < 0.1 else f"±{width:.0%}".replace("%", " %")
+    return f"±{percent(width, 1 if width < 0.1 else 0)}"
 
 
 def escaped_json(text: str, *, ascii_only: bool = False) -> str:

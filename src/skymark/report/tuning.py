@@ -121,7 +121,8 @@ class Choice:
                 f"{order.goal.heading} and {order.rate.heading}."
             )
         rounds = [one for rung in tuned.rungs for record in rung.records for one in record.rounds]
-        if told := disturbance(rounds, tuned.rungs[-1].plan.effort.target_relative_interval / 2):
+        if found := disturbance(rounds, tuned.rungs[-1].plan.effort.target_relative_interval / 2):
+            told = found.message
             lines.append(f"{told[:1].upper()}{told[1:]}: repeat the tune on a quiet machine.")
         return tuple(lines)
 

@@ -13,7 +13,7 @@ from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.metric import Declaration, Figure
 from skymark.model.record import Record
-from skymark.model.sizes import count_of
+from skymark.model.sizes import count_of, percent
 from skymark.report.ranking_table import (
     RankedRow,
     not_ranked,
@@ -281,7 +281,7 @@ def _cheapest(
     if ratio is None or any(one.verdict is not Verdict.BETTER for one in corrected(others)):
         return None, None
     than = names[costs[1].cell.id]
-    less = f"{1 - ratio.value:.0%}".replace("%", " %")
+    less = percent(1 - ratio.value)
     return (
         costs[0].cell.adapter,
         f"{names[costs[0].cell.id]} uses {less} {metric.words.better} than {than}",
@@ -366,8 +366,8 @@ def _refused(records: Sequence[Record], names: dict[str, str]) -> Iterator[str]:
 
 def _disturbed(records: Sequence[Record]) -> Iterator[str]:
     """Yield a sentence on the rounds that others disturbed."""
-    if (told := disturbance([one for record in records for one in record.rounds])) is not None:
-        yield f"{told[:1].upper()}{told[1:]}."
+    if (found := disturbance([one for record in records for one in record.rounds])) is not None:
+        yield f"{found.message[:1].upper()}{found.message[1:]}."
 
 
 def _names(records: Sequence[Record], declaration: Declaration) -> dict[str, str]:

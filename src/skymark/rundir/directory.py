@@ -34,7 +34,7 @@ from skymark.plain_files import (
 )
 from skymark.rundir.layout import FOLDERS, MANIFEST, RUN_FILE, SUMS
 from skymark.rundir.reader import read_manifest, read_record, read_sums
-from skymark.rundir.row import samples_file
+from skymark.rundir.row import sample_origin, samples_file
 from skymark.rundir.writer_locks import LOCK
 
 WRITES = 10
@@ -65,6 +65,7 @@ class RunDirectory:
         path: Path,
         hardware_key: str | None = None,
         sample_columns: Mapping[str, ColumnType] = MappingProxyType({}),
+        run_id: str | None = None,
     ) -> None:
         """Name a directory; nothing is read or written yet.
 
@@ -72,12 +73,20 @@ class RunDirectory:
             path: where it lies.
             hardware_key: of this machine; rounds measured on another are not continued.
             sample_columns: of the files of raw samples, as the suite declares them.
+            run_id: that the files of raw samples name.
         """
         self.path = path
         self.hardware_key = hardware_key
         self.sample_columns = sample_columns
+        self.run_id = run_id
         self.changed: Changed = lambda *_: None
         """Called after each write and removal."""
+
+    @classmethod
+    def of(cls, path: Path, manifest: Manifest) -> RunDirectory:
+        """Name the directory of a run with this manifest; nothing is read or written yet."""
+        columns = manifest.declaration.sample_columns
+        return cls(path, manifest.machine.hardware_key, columns, manifest.run_id)
 
     @classmethod
     def create(cls, path: Path, manifest: Manifest, *, resume: bool) -> RunDirectory:
@@ -89,8 +98,7 @@ class RunDirectory:
             RunDirectoryError: it holds another plan, or this plan without `resume`, or is not
                 writable.
         """
-        declared = manifest.declaration.sample_columns
-        run = cls(path, manifest.machine.hardware_key, sample_columns=declared)
+        run = cls.of(path, manifest)
         if os.path.lexists(path / MANIFEST):
             theirs = run.manifest()
             require_same_plan(theirs, manifest, os.fspath(path), resume=resume)
@@ -223,11 +231,11 @@ class RunDirectory:
             The record as written, with its samples' digest and this machine's hardware.
         """
         cell = record.cell
-        samples = samples_file(rounds, self.sample_columns) if rounds else None
+        record = record.model_copy(update={"hardware_key": self.hardware_key})
+        origin = sample_origin(record, self.run_id)
+        samples = samples_file(rounds, self.sample_columns, origin) if rounds else None
         digest = None if samples is None else sha256(samples).hexdigest()
-        record = record.model_copy(
-            update={"samples_sha256": digest, "hardware_key": self.hardware_key}
-        )
+        record = record.model_copy(update={"samples_sha256": digest})
         for _ in range(WRITES):
             self._write_samples(cell, samples)
             self._write(f"records/{cell.id}.json", sealed(record))

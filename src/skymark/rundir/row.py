@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import reduce
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from skymark.model.metric import ColumnType, Declaration, Metric
@@ -23,7 +24,7 @@ Value = str | int | float | bool | datetime | None
 Column = tuple[type, Callable[[Record], Value]]
 """The type of a column, and its value in a record's row."""
 
-BEFORE: dict[str, Column] = {
+OF_CELL: dict[str, Column] = {
     "cell_id": (str, lambda record: record.cell.id),
     "cell_hash": (str, lambda record: record.cell_hash),
     "suite": (str, lambda record: record.cell.suite),
@@ -32,12 +33,17 @@ BEFORE: dict[str, Column] = {
     "axes": (str, lambda record: json.dumps(record.cell.axes)),
     "adapter": (str, lambda record: record.cell.adapter),
     "settings": (str, lambda record: json.dumps(record.cell.settings)),
+}
+"""Columns that say which cell a row belongs to. `axes` and `settings` are JSON."""
+
+BEFORE: dict[str, Column] = {
+    **OF_CELL,
     "status": (str, lambda record: record.status.value),
     "cause_kind": (str, lambda record: record.cause.kind if record.cause else None),
     "cause_message": (str, lambda record: record.cause.message if record.cause else None),
     "rounds": (int, lambda record: len(record.rounds)),
 }
-"""Columns of every record, before its metrics. `axes` and `settings` are JSON."""
+"""Columns of every record, before its metrics."""
 
 
 def _checked(value_of: Callable[[Verification], Value]) -> Callable[[Record], Value]:
@@ -153,7 +159,21 @@ MOST_ROWS = 20_000_000
 """Most samples of one cell to read; a file of few bytes may claim any number."""
 
 
-def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType]) -> bytes:
+def sample_origin(record: Record, run_id: str | None) -> dict[str, Value]:
+    """Return the columns that name a sample's run, cell, libraries and machine."""
+    return {
+        "run_id": run_id,
+        **{name: value_of(record) for name, (_, value_of) in OF_CELL.items()},
+        "versions": json.dumps(record.versions),
+        "hardware_key": record.hardware_key,
+    }
+
+
+def samples_file(
+    rounds: Sequence[RoundResult],
+    columns: Mapping[str, ColumnType],
+    origin: Mapping[str, Value] = MappingProxyType({}),
+) -> bytes:
     """Return a Parquet file with the samples of rounds, one after another.
 
     Args:
@@ -161,6 +181,8 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
             shorter column are null there.
         columns: their types by name; a column ``round`` with the round's number comes
             first, then ``taken_share``, the processors that others took meanwhile.
+        origin: text columns that are the same in all rows, as `sample_origin` returns them. They
+            come last, and the file stores each value once.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -172,19 +194,37 @@ def samples_file(rounds: Sequence[RoundResult], columns: Mapping[str, ColumnType
         "float64": pa.float64(),
     }
     rows = [(one, max(map(len, one.samples.values()))) for one in rounds if one.samples]
-    numbers = [one.round for one, count in rows for _ in range(count)]
-    taken = {one.round: one.machine and one.machine.taken_share for one, _ in rows}
+    total = sum(count for _, count in rows)
+
+    def repeated(value: Value, kind: Any, count: int) -> Any:
+        return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+
+    zeros = repeated(0, pa.int8(), total)  # one for all texts, however many rows there are
+
+    def of_rounds(value_of: Callable[[RoundResult], Value], kind: Any) -> Any:
+        return pa.chunked_array([repeated(value_of(one), kind, count) for one, count in rows], kind)
+
+    def text(value: Value) -> Any:
+        if value is None:
+            return pa.nulls(total, pa.string())
+        return pa.DictionaryArray.from_arrays(zeros, [value])
 
     def column(name: str) -> list[float | None]:
         each = ((one.samples[name], count) for one, count in rows)
         return [value for held, count in each for value in (*held, *(None,) * (count - len(held)))]
 
     table = {
-        "round": pa.array(numbers, pa.int16()),
-        "taken_share": pa.array([taken[number] for number in numbers], pa.float32()),
-    } | {name: pa.array(column(name)).cast(types[kind]) for name, kind in columns.items()}
+        "round": of_rounds(lambda one: one.round, pa.int16()),
+        "taken_share": of_rounds(
+            lambda one: one.machine.taken_share if one.machine else None, pa.float32()
+        ),
+        **{name: pa.array(column(name)).cast(types[kind]) for name, kind in columns.items()},
+        **{name: text(value) for name, value in origin.items()},
+    }
     buffer = pa.BufferOutputStream()
-    pq.write_table(pa.table(table), buffer, compression="zstd")
+    # Without Arrow's schema the texts are read as strings, so that files of many cells can be
+    # grouped together.
+    pq.write_table(pa.table(table), buffer, compression="zstd", store_schema=False)
     data: bytes = buffer.getvalue().to_pybytes()
     return data
 

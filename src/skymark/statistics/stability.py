@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean, median
+from typing import NamedTuple
 
+from skymark.machine.processes import KERNEL_WORK
 from skymark.model.effort import Effort
 from skymark.model.metric import Metric
 from skymark.model.record import Round, StabilityWarning
+from skymark.model.sizes import percent
 from skymark.statistics.interval import estimate, student_quantile
 
 PRACTICAL = 0.05
@@ -70,8 +73,15 @@ def warnings_of(
     return tuple(warning for warning in warnings if warning is not None)
 
 
-def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> str | None:
-    """Return the processors that others took in disturbed rounds, in words; None without one.
+class Disturbance(NamedTuple):
+    """The processors that others took in disturbed rounds, in words, and the remedy."""
+
+    message: str
+    remedy: str
+
+
+def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> Disturbance | None:
+    """Return what others took in disturbed rounds; None without such a round.
 
     Args:
         rounds: rounds of any cells.
@@ -83,11 +93,19 @@ def disturbance(rounds: Iterable[Round], most_share: float = math.inf) -> str | 
         return None
     others = median(use.others_cores or 0.0 for use in taken)
     stolen = median(use.stolen_cores or 0.0 for use in taken)
-    names = Counter(use.program for use in taken if use.program is not None)
-    named = f" (mostly {names.most_common(1)[0][0]})" if names else ""
-    who = f"other programs{named}" if others >= stolen else "other machines on the host"
+    if others >= stolen:
+        names = Counter(use.program for use in taken if use.program is not None)
+        most = names.most_common(1)[0][0] if names else None
+        who = "other programs" if most is None else f"other programs (mostly {most})"
+        remedy = next((one.remedy for one in KERNEL_WORK if one.words == most), "stop them")
+    else:
+        who = "other machines on the host"
+        remedy = "measure at another time or on a machine of your own"
     where = f"{len(taken)} of {len(known)} rounds"
-    return f"{who} took {max(others, stolen):.2g} of {taken[0].cores:g} cores in {where}"
+    return Disturbance(
+        f"{who} took {max(others, stolen):.2g} of {taken[0].cores:g} cores in {where}",
+        f"{remedy}, or give the run more --time",
+    )
 
 
 def dependent_rounds(cells: Iterable[Sequence[float]]) -> StabilityWarning | None:
@@ -147,12 +165,12 @@ def wide_interval(seen: CheckedRounds) -> StabilityWarning | None:
     width = estimate(seen.values, "log", seen.borrowed).relative_half_width
     if width is None or width <= seen.effort.target_relative_interval:
         return None
-    known = f"is known to ±{width:.0%}" if width <= 1 else "is known to no better than ±100%"
+    known = f"is known to ±{percent(width)}" if width <= 1 else "is known to no better than ±100 %"
     return StabilityWarning(
         kind="wide-interval",
         message=(
             f"{seen.metric.heading} {known} after {len(seen.rounds)} rounds; "
-            f"{seen.effort.name} effort asks for ±{seen.effort.target_relative_interval:.0%}"
+            f"{seen.effort.name} effort asks for ±{percent(seen.effort.target_relative_interval)}"
         ),
         action=(
             "run more rounds (--effort standard or rigorous, or a longer --time) with nothing "
@@ -179,8 +197,8 @@ def drift(seen: CheckedRounds) -> StabilityWarning | None:
     return StabilityWarning(
         kind="drift",
         message=(
-            f"{seen.metric.heading} changed steadily by {change:+.0%} from the first round to the "
-            "last"
+            f"{seen.metric.heading} changed steadily by {percent(change, signed=True)} from the "
+            "first round to the last"
         ),
         action=(
             "look for heat, a filling disk or another process; let the machine settle and run again"

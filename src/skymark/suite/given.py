@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import ValidationError
 
-from skymark.model.base import Frozen
+from skymark.model.base import Frozen, remedy_of
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.option import Option
 from skymark.model.record import Setting
@@ -79,6 +79,7 @@ def read_given(model: type[Given], kind: str, values: Mapping[str, object]) -> G
 
 def refusal(kind: str, error: ValidationError, values: Mapping[str, object]) -> UsageError:
     """Return the error for the first value that a model refuses."""
-    fault = error.errors()[0]
-    name = str(fault["loc"][0])
-    return UsageError(f"{kind} {name}={values.get(name)!r}: {fault['msg']}")
+    faults = error.errors()
+    name = faults[0]["loc"][0]
+    remedy = remedy_of([fault for fault in faults if fault["loc"][0] == name])
+    return UsageError(f"{kind} {name}={values.get(str(name))!r}: {remedy}")

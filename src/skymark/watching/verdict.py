@@ -150,7 +150,7 @@ class LoopVerdict:
         """The verdict in one sentence, two with advice."""
         facts, diagnosis = self.facts, self.diagnosis
         cause = diagnosis.causes[0]
-        share = f"{diagnosis.waiting:.0%}".replace("%", " %")
+        share = _percent(diagnosis.waiting)
         if cause.cause == "none":
             return f"The loader keeps up: the loop waits for data {share} of the time."
         if cause.cause == "shared-memory" and facts.shm_free_bytes is not None:

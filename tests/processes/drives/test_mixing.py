@@ -35,8 +35,8 @@ def test_draws_that_are_declared_a_schedule_are_refused(make_bench):
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("TakesOneSourceFirst", "unmixed", "source 0 has 100.0%"),
-        ("IgnoresWeights", "ignored-weights", "source 0 has 60.0%"),
+        ("TakesOneSourceFirst", "unmixed", "source 0 has 100.0 %"),
+        ("IgnoresWeights", "ignored-weights", "source 0 has 60.0 %"),
         ("MixesWithReplacement", "repeated-element", "before its source"),
         ("MixesTooFew", "missing-element", "2528 elements .*2560"),
         ("MixesByNoSeed", "ignored-seed", "seeds 3 and 4 "),

@@ -101,7 +101,7 @@ def test_the_noise_is_told_with_the_time_that_a_change_takes_to_show(monkeypatch
     text = capsys.readouterr().out
     assert f"{rounds[0.2]} rounds each" in text
     assert "2,400 to 3,100 MHz" in text
-    assert re.search(r"^! .* 3\.0%", text, re.MULTILINE)
+    assert re.search(r"^! .* 3\.0 %", text, re.MULTILINE)
     assert OWN_COST not in text
 
 

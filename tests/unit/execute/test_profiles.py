@@ -75,14 +75,14 @@ def test_an_unknown_profile_names_the_nearest():
         (GOOD + "[setings]\nworkers = 2\n", ["unknown key 'setings'", "'settings'"]),
         ('suite = "loading"\nplatform = "cpu"\nscenarios = []\n', ["description", "required"]),
         (GOOD.replace('suite = "loading"\n', ""), ["suite", "required"]),
-        (GOOD + "adapters = 'numpy'\n", ["adapters", "tuple"]),
-        (GOOD + "deadline_minutes = 0\n", ["deadline_minutes", "equal to 1"]),
-        (GOOD + "max_cost_usd = -1\n", ["max_cost_usd", "greater than 0"]),
+        (GOOD + "adapters = 'numpy'\n", ["adapters='numpy': give a list"]),
+        (GOOD + "deadline_minutes = 0\n", ["deadline_minutes=0: give 1 or more"]),
+        (GOOD + "max_cost_usd = -1\n", ["max_cost_usd=-1: give more than 0"]),
         *(
-            (GOOD + f"max_cost_usd = {amount}\n", ["max_cost_usd = ", "finite number"])
+            (GOOD + f"max_cost_usd = {amount}\n", [f"max_cost_usd={amount}: give a finite number"])
             for amount in ("inf", "nan", "-inf")
         ),
-        (GOOD + "max_cost_usd = 0\n", ["max_cost_usd = 0", "greater than 0"]),
+        (GOOD + "max_cost_usd = 0\n", ["max_cost_usd=0: give more than 0"]),
         (GOOD + "[settings\n", ["mine.toml", "mend the file"]),
     ],
 )
@@ -111,9 +111,9 @@ def test_a_profile_may_have_a_time_and_a_goal(tmp_path):
     ("line", "words"),
     [
         ('time = "soon"', "time 'soon' is no duration"),
-        ("time = 45", "time = 45: "),
+        ("time = 45", "time=45: give a text"),
         ('goal = "best"', "goal needs a time"),
-        ('time = "45m"\ngoal = "worst"', "goal = 'worst': "),
+        ('time = "45m"\ngoal = "worst"', "goal='worst': give 'table' or 'best'"),
     ],
 )
 def test_a_wrong_time_or_goal_of_a_profile_is_said(tmp_path, line, words):

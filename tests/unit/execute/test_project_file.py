@@ -150,7 +150,7 @@ def test_runs_go_into_the_project_s_directory(capsys):
         ('output = "../x"', 1, r"output: '\.\./x'"),
         ('output = "/tmp/x"', 1, "output: '/tmp/x'"),
         ('time = "20"', 1, "time: "),
-        ("time = 20", 1, "time: .*valid string"),
+        ("time = 20", 1, "time=20: give a text"),
         ("[settings]\nworkers = [1]", 2, r"settings\.workers"),
         ('[settings]\n\ndata = "/etc"', 3, "command line .*'data'"),
         ('settings = { "skip-damaged" = true }', 1, "command line .*'skip.damaged'"),

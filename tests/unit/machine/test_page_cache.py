@@ -12,6 +12,7 @@ from skymark.machine.disk import (
     cached_share,
     drop_page_cache,
     fill_page_cache,
+    write_back,
 )
 
 
@@ -68,3 +69,32 @@ def test_no_more_is_read_than_memory_can_hold(dropped, monkeypatch):
 def test_reading_ends_when_its_time_is_over(dropped):
     fill_page_cache(dropped, 0)
     assert resident_share(dropped / "shards" / "one") < 0.9
+
+
+class Cached(ctypes.Structure):
+    """Pages of a file by their state: ``struct cachestat`` of linux/mman.h."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in ("cached", "dirty", "in_writeback", "evicted", "recently_evicted")
+    ]
+
+
+def unwritten_pages(path):
+    """Return the pages of a file that are not on the disk yet, by ``cachestat`` of Linux 6.5."""
+    found, whole = Cached(), (ctypes.c_uint64 * 2)(0, 0)
+    with path.open("rb") as file:
+        system_call = ctypes.CDLL(None, use_errno=True).syscall
+        if system_call(451, file.fileno(), ctypes.byref(whole), ctypes.byref(found), 0):
+            pytest.skip("this kernel does not tell which pages are on the disk")
+    return found.dirty + found.in_writeback
+
+
+def test_data_is_on_the_disk_after_it_was_written_back(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(CHUNK_BYTES))
+    if not unwritten_pages(path):
+        pytest.skip("this file system writes at once")
+    write_back(tmp_path)
+    assert unwritten_pages(path) == 0
+    write_back(tmp_path / "absent")

@@ -94,7 +94,7 @@ def test_a_gpu_that_is_slowed_down_is_told_with_the_reasons_and_warned_of(driver
     assert use.throttled == {"power limit": 1.0, "temperature, hardware limit": 1.0}
     ((kind, message),) = warned((use,))
     assert kind == "gpu-throttled"
-    assert "GPU 0 is slowed down in 100% of a round: power limit, temp" in message
+    assert "GPU 0 is slowed down in 100 % of a round: power limit, temp" in message
     assert warned((use.model_copy(update={"throttled": {"power limit": 0.01}}),)) == []
 
 

@@ -57,7 +57,7 @@ def test_what_all_libraries_did_alike_is_no_librarys_change(build: Build) -> Non
     assert verdicts(found) == dict.fromkeys(LIBRARIES, Verdict.INCONCLUSIVE)
     assert {one.more_rounds for cell in found.cells for one in cell.metrics} == {None}
     (remark,) = found.differs
-    assert "by -11.9%" in remark
+    assert "by -11.9 %" in remark
     assert "--against" in remark
     gate(found)
 

@@ -164,7 +164,7 @@ def test_the_gate_lets_pass_what_did_not_get_worse(build: Build) -> None:
 
 
 def test_the_gate_names_the_cells_that_got_slower(build: Build) -> None:
-    with pytest.raises(GateError, match=r"1 of 2 .*TAB-1\.small\.grain \(-25%\)") as caught:
+    with pytest.raises(GateError, match=r"1 of 2 .*TAB-1\.small\.grain \(-25 %\)") as caught:
         gate(compare_runs(build("a"), build("b", grain=1500)))
     assert caught.value.exit_code == 3
 
@@ -271,7 +271,7 @@ def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
     assert "2.0" in line
     assert "1.3" in line
     assert line.rstrip().endswith("faster")
-    assert re.search(r"1 faster · 1 no difference  \(.*\b5%.*\)$", text.rstrip())
+    assert re.search(r"1 faster · 1 no difference  \(.*\b5 %.*\)$", text.rstrip())
 
 
 def many(make: ModuleType, path: Path, cells: int, better: float) -> Run:
@@ -390,7 +390,7 @@ def test_sides_are_compared_pair_by_pair(sides: Callable[..., tuple[Run, Run]]) 
     assert cell.pairs == 5
     assert verdict_of(cell) is Verdict.WORSE
     assert "measured in turn: 5 pairs" in shown(found)
-    with pytest.raises(GateError, match="-3%"):
+    with pytest.raises(GateError, match="-3 %"):
         gate(found)
 
 

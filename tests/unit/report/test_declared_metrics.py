@@ -248,7 +248,7 @@ def test_the_gate_heeds_the_gated_metrics_only(build: Build) -> None:
     before = build("a")
     gate(compare_runs(before, build("b", swift=SWIFT | {"recall": (0.1, 0.11, 0.12)})))
     after = build("c", swift=SWIFT | {"steps": (88,), "latency_s": (0.2, 0.201, 0.202)})
-    with pytest.raises(GateError, match=r"1 of 2 .*swift \(latency \+99%, steps \+10%\)"):
+    with pytest.raises(GateError, match=r"1 of 2 .*swift \(latency \+99 %, steps \+10 %\)"):
         gate(compare_runs(before, after))
 
 

@@ -84,9 +84,9 @@ def test_the_command_shows_bars_and_changes(
     directory = series([1000] * 6 + [1300] * 5)
     assert main(["history", str(directory)]) == 0
     text = capsys.readouterr().out
-    assert "% at run-05" in text
+    assert "% (faster) since run-05" in text
     assert "█" in text
-    assert re.search(r"11 runs · 1 of 2 series .*\b5%", text)
+    assert re.search(r"11 runs · 1 of 2 series .*\b5 %", text)
     assert main(["history", str(directory), "--practical", "0.5", "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
     assert [cell["changes"] for cell in cells] == [[], []]
@@ -158,8 +158,17 @@ def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
 
 
 def test_bars_span_from_the_lowest_to_the_highest() -> None:
-    assert bars([1.0, 2.0, 8.0]) == "▁▂█"
-    assert bars([3.0, 3.0]) == "▁▁"
+    assert bars([1.0, 2.0, 8.0], 0.05) == "▁▂█"
+    for equal in (3.0, 0.0):
+        assert bars([equal, equal], 0.05) in {"▄▄", "▅▅"}
+
+
+@pytest.mark.parametrize("practical", [0.02, 0.05, 0.5])
+def test_noise_below_a_change_that_counts_is_no_hill(practical: float) -> None:
+    noise = [100 * (1 + practical * part) for part in (-0.1, 0.1, 0.0, 0.1, -0.1)]
+    assert set(bars(noise, practical)) <= set("▄▅")
+    step = [100.0, 100.0, *[100 * (1 - 2 * practical)] * 2]
+    assert bars(step, practical) == "██▁▁"
 
 
 def test_the_page_has_a_line_per_cell_and_a_mark_per_change(
@@ -171,7 +180,7 @@ def test_the_page_has_a_line_per_cell_and_a_mark_per_change(
     text = path.read_text(encoding="utf-8")
     assert text.count("<polyline") == 2
     assert text.count('<line x1="55.0"') == 1
-    assert "% at run-05" in text
+    assert "% (faster) since run-05" in text
     assert "http:" not in text
     assert "https:" not in text
 

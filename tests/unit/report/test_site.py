@@ -112,7 +112,9 @@ def test_the_index_begins_with_the_latest_verdicts_their_trends_and_what_changed
     assert '<span class="word">✓ Decided</span> <a href="runs/run-10/index.html">' in head
     assert "TAB-1:small: Google Grain " in head
     assert head.count("<polyline") == 1
-    assert re.search(r"Google Grain .*TAB-1:small: \+\d\d% samples/s .*run-06", head)
+    assert re.search(
+        r"Google Grain .*TAB-1:small: samples/s \+\d\d % \(faster\) since run-06", head
+    )
     assert "run-06" in runs
 
 

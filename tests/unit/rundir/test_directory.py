@@ -16,12 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.dataset import dataset
 
 from skymark.machine.facts import capture
 from skymark.model.effort import Effort
 from skymark.model.errors import RunDirectoryError, StorageFullError
 from skymark.model.manifest import Manifest
-from skymark.model.metric import Declaration, Metric
+from skymark.model.metric import SAMPLE_ORIGIN, Declaration, Metric
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.record import (
     SCHEMA_VERSION,
@@ -94,9 +95,9 @@ def plan_of(*cells, **effort):
     return Plan(suite="training", profile="test", effort=chosen, cells=planned)
 
 
-def create(path, plan, *, resume=False):
+def create(path, plan, *, resume=False, run_id="r"):
     manifest = Manifest(
-        run_id="r",
+        run_id=run_id,
         created_at=NOW,
         plan=plan,
         plan_hash=plan.hash,
@@ -221,12 +222,60 @@ def test_a_round_without_samples_is_kept_and_its_record_written(run):
     assert [result.samples for result, _ in run.rounds(cell)] == [{}]
     run.write_record(record_of(cell, [bare]), [bare])
     table = pq.read_table(run.samples_path(cell))
-    assert (len(table), table.column_names) == (
-        0,
-        ["round", "taken_share", *DECLARATION.sample_columns],
-    )
+    assert len(table) == 0
+    assert set(table.column_names) == SAMPLE_ORIGIN | DECLARATION.sample_columns.keys()
     run.write_record(record_of(cell, [round_of(0), bare]), [round_of(0), bare])
     assert pq.read_table(run.samples_path(cell))["round"].to_pylist() == [0] * 4
+
+
+def test_the_samples_of_many_runs_and_cells_are_one_table_that_names_them(tmp_path):
+    cells = [
+        cell.model_copy(update={"settings": {"workers": 2}, "axes": {"depth": depth}})
+        for cell in (cell_of(), cell_of("torch"))
+        for depth in (1, 2)
+    ]
+    wanted = []
+    for name in ("a", "b"):
+        run = create(tmp_path / name, plan_of(*cells), run_id=name)
+        for cell in cells:
+            record = record_of(cell, [round_of(0)]).model_copy(update={"versions": {name: "1.2"}})
+            run.write_record(record, [round_of(0)])
+            wanted += [
+                {
+                    "run_id": name,
+                    "cell_id": cell.id,
+                    "cell_hash": cell.hash,
+                    "suite": "training",
+                    "scenario": "T-1",
+                    "variant": "small",
+                    "axes": json.dumps(cell.axes),
+                    "adapter": cell.adapter,
+                    "settings": '{"workers": 2}',
+                    "versions": json.dumps(record.versions),
+                    "hardware_key": MACHINE.hardware_key,
+                    "step_ns_count": 4,
+                }
+            ]
+    files = sorted(tmp_path.glob("*/samples/*"))
+    table = dataset(list(map(str, files))).to_table()
+    origin = sorted(SAMPLE_ORIGIN - {"round", "taken_share"})
+    found = table.group_by(origin).aggregate([("step_ns", "count")]).to_pylist()
+    assert sorted(found, key=str) == sorted(
+        ({name: row[name] for name in [*origin, "step_ns_count"]} for row in wanted), key=str
+    )
+    # Many equal texts take no room: a cell's file stays as small as one round's.
+    assert all(path.stat().st_size < 8_000 for path in files)
+
+
+def test_no_suite_declares_a_column_that_names_a_sample():
+    for name in SAMPLE_ORIGIN:
+        with pytest.raises(ValueError, match=f"{name}.* skymark adds to all samples"):
+            Declaration(
+                suite="training",
+                metrics=DECLARATION.metrics,
+                primary="steps_per_s",
+                sample_columns={name: "int64"},
+            )
 
 
 def test_a_record_without_the_samples_it_was_made_of_is_measured_again(run):
@@ -319,19 +368,17 @@ def test_samples_hold_every_value_of_every_round_in_the_columns_that_are_declare
     noted = round_of(1).model_copy(update={"machine": use})
     run.write_record(record_of(cell_of()), [round_of(0), noted])
     table = pq.read_table(run.samples_path(cell_of()))
-    assert table.schema.equals(
-        pa.schema(
-            {
-                "round": pa.int16(),
-                "taken_share": pa.float32(),
-                "step_ns": pa.int64(),
-                "loss": pa.float64(),
-                "device": pa.int32(),
-                "warm_up": pa.bool_(),
-            }
-        )
-    )
-    assert table.to_pydict() == {
+    own = {
+        "round": pa.int16(),
+        "taken_share": pa.float32(),
+        "step_ns": pa.int64(),
+        "loss": pa.float64(),
+        "device": pa.int32(),
+        "warm_up": pa.bool_(),
+    }
+    texts = dict.fromkeys(SAMPLE_ORIGIN - own.keys(), pa.string())
+    assert dict(zip(table.schema.names, table.schema.types, strict=True)) == own | texts
+    assert table.select(list(own)).to_pydict() == {
         "round": [0] * 4 + [1] * 4,
         "taken_share": [None] * 4 + [0.25] * 4,
         "step_ns": [70, 2**40, 50, 40, 70, 2**40, 51, 40],
@@ -345,7 +392,7 @@ def test_a_run_that_is_taken_up_writes_samples_in_the_same_columns(run):
     again = create(run.path, plan_of(cell_of()), resume=True)
     again.write_record(record_of(cell_of()), [round_of(0)])
     names = pq.read_schema(run.samples_path(cell_of())).names
-    assert names == ["round", "taken_share", "step_ns", "loss", "device", "warm_up"]
+    assert set(names) == SAMPLE_ORIGIN | DECLARATION.sample_columns.keys()
 
 
 def test_rounds_without_samples_make_a_file_without_rows(run):

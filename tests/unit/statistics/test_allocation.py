@@ -9,6 +9,7 @@ import pytest
 
 from skymark.model.metric import Metric
 from skymark.model.record import Stop
+from skymark.model.sizes import percent
 from skymark.statistics.allocation import Allocation, Standing
 from tests.timed_bench import (
     ALIKE,
@@ -241,7 +242,8 @@ def test_the_top_three_are_ranked_right_more_often_than_by_time_spread_evenly(
         middles.append(median(widths))
         print(
             f"spent {way}: right in {sum(found)} of {len(found)}, half of the intervals "
-            f"below ±{median(widths):.1%}, nine in ten below ±{quantiles(widths, n=10)[-1]:.1%}"
+            f"below ±{percent(median(widths), 1)}, nine in ten below "
+            f"±{percent(quantiles(widths, n=10)[-1], 1)}"
         )
     print(f"right only so: {sum(one > other for one, other in zip(*right, strict=True))}")
     print(f"right only evenly: {sum(one < other for one, other in zip(*right, strict=True))}")

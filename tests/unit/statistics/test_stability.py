@@ -70,19 +70,19 @@ def test_a_wide_interval_is_warned_of_with_its_width() -> None:
     (warning,) = warnings_of(rounds_at([1000, 1200, 900]), STANDARD, RATE)
     assert warning.kind == "wide-interval"
     assert "after 3 rounds" in warning.message
-    assert "±5%" in warning.message
+    assert "±5 %" in warning.message
 
 
 def test_an_interval_wider_than_the_figure_has_no_larger_number() -> None:
     (warning,) = warnings_of(rounds_at([10, 1000, 30]), STANDARD, RATE)
-    widths = [int(one) for one in re.findall(r"±(\d+)%", warning.message)]
+    widths = [int(one) for one in re.findall(r"±(\d+) %", warning.message)]
     assert widths == [100, 5]
 
 
 def test_a_steady_fall_is_drift() -> None:
     found = drift(seen([1000, 980, 961, 939, 920, 900]))
     assert found is not None
-    assert "-10%" in found.message
+    assert "-10 %" in found.message
 
 
 def test_a_steady_change_too_small_to_matter_is_no_drift() -> None:

@@ -19,7 +19,7 @@ from skymark.execute.rank import ALONE, Rank, ReplicaRank
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.plan import PlannedCell
-from skymark.model.sizes import count_of, some_of
+from skymark.model.sizes import count_of, percent, some_of
 
 
 class Item(Frozen):
@@ -223,8 +223,8 @@ def reasons(split: Split, items: Sequence[Item]) -> list[str]:
     if split.weighs and ideal > 0:
         most = max(sum(weights[one - 1] for one in part.part.items) for part in parts)
         lines.append(
-            f"the worker with the most has {most / ideal - 1:.1%} more than in an ideal split "
-            "(an equal part of the total, or the longest item if that is more)"
+            f"the worker with the most has {percent(most / ideal - 1, 1)} more than in an ideal "
+            "split (an equal part of the total, or the longest item if that is more)"
         )
     lines.append(
         "the part depends only on the worker's number: a restarted worker takes the same part "

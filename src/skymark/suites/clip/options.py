@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
 
-from skymark.model.base import Frozen
+from skymark.model.base import Frozen, remedy_of
 from skymark.model.errors import UsageError
 from skymark.model.machine import Platform
 from skymark.model.record import Setting
@@ -153,8 +153,8 @@ class ClipOptions(Frozen):
             fault = error.errors()[0]
             field = str(fault["loc"][0])
             raise UsageError(
-                f"{PIXEL_OPTIONS[field]} {given[field]}: {fault['msg']}; give three numbers "
-                "from 0 to 1 for mean and std, and a number of pixels for the size"
+                f"{PIXEL_OPTIONS[field]} {given[field]}: {remedy_of([fault])}; mean and std are "
+                "three numbers from 0 to 1, and the size is a number of pixels"
             ) from error
 
 

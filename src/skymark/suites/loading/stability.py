@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from skymark.model.record import RoundResult, StabilityWarning
+from skymark.model.sizes import percent
 from skymark.statistics.stability import PRACTICAL
 from skymark.suites.loading.drives.stream import NO_STREAM
 from skymark.suites.loading.figures import stream_waits
@@ -80,7 +81,7 @@ def unfinished_warm_up(rounds: Sequence[RoundResult]) -> StabilityWarning | None
     return StabilityWarning(
         kind="warm-up",
         message=(
-            f"in every round the first measured epoch took {median(ratios) - 1:.0%} longer "
+            f"in every round the first measured epoch took {percent(median(ratios) - 1)} longer "
             "than the later ones: the library was still warming up"
         ),
         action="a higher --effort measures more epochs, which weakens the effect",
@@ -130,8 +131,8 @@ def costly_restarts(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     return StabilityWarning(
         kind="costly-restarts",
         message=(
-            f"whole epochs have {1 / ratio:.0%} of the stream's rate: restarts take the rest of "
-            "the time, and the library prepares a part of the stream during restarts"
+            f"whole epochs have {percent(1 / ratio)} of the stream's rate: restarts take the rest "
+            "of the time, and the library prepares a part of the stream during restarts"
         ),
         action="look at the rate with restarts, too; in a larger variant (such as :medium) "
         "restarts weigh less",
@@ -171,8 +172,8 @@ def launch_bound_step(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
     return StabilityWarning(
         kind="launch-bound",
         message=(
-            f"launching the training step took {ratio:.0%} of its time: the processor that starts "
-            "its kernels sets its speed, and the accelerator waits between them"
+            f"launching the training step took {percent(ratio)} of its time: the processor that "
+            "starts its kernels sets its speed, and the accelerator waits between them"
         ),
         action="choose larger batches (--set batch_size=256); leave out --set step_launch=eager, "
         "so that the step of an image network is one CUDA graph; or give mlp:MS more milliseconds",
@@ -197,7 +198,7 @@ def unused_cores(rounds: Sequence[RoundResult]) -> StabilityWarning | None:
         return None
     native = known[0].conditions.get("operators") == "native"
     if workers[2] == "process" and consumer > BUSY:
-        why = f"the process that receives the batches was busy {consumer:.0%} of the time"
+        why = f"the process that receives the batches was busy {percent(consumer)} of the time"
         action = "batches this cheap need fewer --workers; larger batches are received in less time"
     elif workers[2] == "thread" and not native and used > BUSY:
         why = "Python's lock holds its threads"

@@ -18,6 +18,7 @@ from skymark.model.metric import Declaration, Figure
 from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cause, Cell, Record, RoundResult, StabilityWarning
+from skymark.model.sizes import percent
 from skymark.model.venv import WORKER, VenvSpec
 from skymark.suite.contract import DeviceLibrary, Row, Suite, Tuning
 from skymark.suite.given import read_given
@@ -263,7 +264,9 @@ class LoadingSuite(Suite):
 
         return {
             "own cost per batch": f"{own_cost_ns():.0f} ns (limit 250)",
-            "null loader": f"{null_utilisation(1.0):.2%} utilisation at 1 ms (at least 99 %)",
+            "null loader": (
+                f"{percent(null_utilisation(1.0), 2)} utilisation at 1 ms (at least 99 %)"
+            ),
         }
 
 

@@ -110,7 +110,7 @@ def test_a_cell_that_cannot_run_moves_no_other_to_another_worker():
 def test_the_reasons_say_how_far_from_ideal_a_split_is():
     cells = planned([3.0, 3.0, 2.0, 2.0, 2.0])
     said = "\n".join(reasons(Split.alike("longest", 2), items_of(cells)))
-    assert "16.7% more" in said
+    assert "16.7 % more" in said
     assert "longest items first" in said
 
 

@@ -39,7 +39,7 @@ def test_general_settings_and_a_librarys_options_are_told_apart():
 def test_a_value_that_makes_no_sense_is_refused_with_its_name(name, value):
     with pytest.raises(UsageError) as caught:
         check_settings({name: value}, ())
-    assert f"setting {name}={value!r}: Input should be" in str(caught.value)
+    assert f"setting {name}={value!r}: give " in str(caught.value)
 
 
 @pytest.mark.parametrize(

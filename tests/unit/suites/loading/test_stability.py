@@ -118,7 +118,7 @@ def test_a_stream_that_is_much_faster_than_whole_epochs_is_warned_of() -> None:
     rounds = rounds_at([1000, 1001, 1000], whole=0.4)
     assert kinds(rounds) == {"costly-restarts"}
     (warning,) = LoadingSuite().warnings(rounds, STANDARD)
-    assert "epochs have 40% " in warning.message
+    assert "epochs have 40 % " in warning.message
     assert kinds(rounds_at([1000, 1001, 1000], whole=0.81)) == set()
 
 
@@ -156,7 +156,7 @@ def test_a_step_that_takes_as_long_as_its_launches_is_warned_of() -> None:
     bound = trained("resnet50", 25e6, step_launch_ns=24e6)
     assert kinds(bound) == {"launch-bound"}
     (warning,) = LoadingSuite().warnings(bound, STANDARD)
-    assert " 96% " in warning.message
+    assert " 96 % " in warning.message
     assert "choose larger batches" in warning.action
     assert kinds(trained("resnet50", 25e6, step_launch_ns=2e6)) == set()
 
@@ -196,7 +196,7 @@ def test_threads_that_share_one_core_are_said_to_be_held_by_pythons_lock() -> No
 def test_processes_that_make_more_than_one_process_receives_are_said_to() -> None:
     cause = cause_of_unused(loaded("8 processes", 3.1, 12.0, 0.97))
     assert cause is not None
-    assert re.search("process that receives .* 97%", cause)
+    assert re.search("process that receives .* 97 %", cause)
 
 
 def test_workers_that_wait_for_storage_are_said_to_wait() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skymark.model.record import Cause
+from skymark.model.sizes import percent
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 
 LEAST_SHARE = 0.8
@@ -100,10 +101,10 @@ class CpuTime(Check):
         whole_s = oracle.reference_s * self.elements
         return Cause(
             kind="kept-work",
-            message=f"the measured epochs took {cpu_s / whole_s:.0%} of the reference's CPU time "
-            f"per element, and this work needs {needed_s / whole_s:.0%} at least: the loader kept "
-            "results of an earlier epoch; if it does so by design, its adapter must declare "
-            "`caches`",
+            message=f"the measured epochs took {percent(cpu_s / whole_s)} of the reference's CPU "
+            f"time per element, and this work needs {percent(needed_s / whole_s)} at least: the "
+            "loader kept results of an earlier epoch; if it does so by design, its adapter must "
+            "declare `caches`",
         )
 
 
@@ -129,9 +130,9 @@ class FirstCost(Check):
             return None
         return Cause(
             kind="kept-work",
-            message=f"the measured epochs took {share:.0%} of the CPU time per element of epoch 0: "
-            "the loader kept results of an earlier epoch; if it does so by design, its adapter "
-            "must declare `caches`",
+            message=f"the measured epochs took {percent(share)} of the CPU time per element of "
+            "epoch 0: the loader kept results of an earlier epoch; if it does so by design, its "
+            "adapter must declare `caches`",
         )
 
 
@@ -185,9 +186,9 @@ class SingleRank(Check):
             return None
         return Cause(
             kind="slow-single-rank",
-            message=f"a single rank had {self.rate:.0%} of the rate of each of several ranks, "
-            f"{self.cores:.0%} of its processors and {self.cost:.0%} of its CPU time per element: "
-            "it must work as they do, because the scaling efficiency is relative to it",
+            message=f"a single rank had {percent(self.rate)} of the rate of each of several ranks, "
+            f"{percent(self.cores)} of its processors and {percent(self.cost)} of its CPU time per "
+            "element: it must work as they do, because the scaling efficiency is relative to it",
         )
 
 
@@ -255,7 +256,7 @@ class FetchedBytes(Check):
             return None
         return Cause(
             kind="kept-objects",
-            message=f"the object server sent {share:.0%} of the bytes of the elements delivered in "
-            "the measured epochs: the rest came from a copy; if the loader keeps copies by design, "
-            "its adapter must declare `caches`",
+            message=f"the object server sent {percent(share)} of the bytes of the elements "
+            "delivered in the measured epochs: the rest came from a copy; if the loader keeps "
+            "copies by design, its adapter must declare `caches`",
         )

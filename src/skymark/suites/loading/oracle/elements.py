@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from skymark.model.record import Cause
+from skymark.model.sizes import percent
 from skymark.suites.loading.dataset.canonical import Array
 from skymark.suites.loading.oracle.oracle import Check, Oracle
 from skymark.suites.loading.work import Mixing, Mixture
@@ -250,8 +251,8 @@ def _share_fault(source: Array, mixture: Mixture, mixing: Mixing) -> str | None:
     if abs(off[worst]) <= allowed(len(source), mixing):
         return None
     return (
-        f"source {worst} has {count[worst] / len(source):.1%} of the elements, and its weight is "
-        f"{mixture.weights[worst]:g}"
+        f"source {worst} has {percent(count[worst] / len(source), 1)} of the elements, and its "
+        f"weight is {mixture.weights[worst]:g}"
     )
 
 

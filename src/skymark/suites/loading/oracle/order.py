@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from skymark.model.record import Cause
+from skymark.model.sizes import percent
 from skymark.suites.loading.dataset.canonical import Array
 from skymark.suites.loading.oracle.elements import flat_indices, stream_of
 from skymark.suites.loading.oracle.oracle import Check, Oracle
@@ -123,10 +124,10 @@ class SameOrder(Check):
 def _near(stream: Array, moved: float, kind: str) -> str | None:
     """Describe a stream whose elements stay too near to their places in storage."""
     if moved < LEAST * expected_displacement(kind, len(stream)):
-        return f"elements moved {moved:.1%} of the distance of a global shuffle"
+        return f"elements moved {percent(moved, 1)} of the distance of a global shuffle"
     together = stream_neighbours(stream)
     if kind == "global" and together >= PAIRS:
-        return f"{together:.0%} of the elements came next to a neighbour in storage"
+        return f"{percent(together)} of the elements came next to a neighbour in storage"
     return None
 
 
@@ -136,8 +137,8 @@ def _crowded(batches: Sequence[Array]) -> str | None:
     if drawn >= LEAST:
         return None
     return (
-        f"a batch draws from {drawn:.1%} of the places in storage that it would draw from with a "
-        "global shuffle"
+        f"a batch draws from {percent(drawn, 1)} of the places in storage that it would draw from "
+        "with a global shuffle"
     )
 
 

@@ -44,8 +44,8 @@ def test_the_first_epoch_s_cost_holds_for_all_where_nobody_disturbed_it(cpu_s, i
 def test_the_cause_says_how_much_was_used_and_what_the_least_is():
     cause = CpuTime(0.02, 1000).fault(oracle_of())
     assert cause.kind == "kept-work"
-    assert "took 2% of" in cause.message
-    assert "needs 80%" in cause.message
+    assert "took 2 % of" in cause.message
+    assert "needs 80 %" in cause.message
     assert "`caches`" in cause.message
 
 
