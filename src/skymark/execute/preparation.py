@@ -42,7 +42,6 @@ def prepare(measurer: Measurer, is_to_run_again: Callable[[Record], bool]) -> No
     if measurer.interpreters.package is not None:
         _require_answer(measurer)
     _make_data(measurer)
-    write_back(measurer.cache)
 
 
 def _refuse(measurer: Measurer) -> None:
@@ -143,6 +142,9 @@ def _make_data(measurer: Measurer) -> None:
         del waiting[group]
         if left := _unprepared(measurer, cells):  # others' workers made data since
             measurer.serve(group, left, partial(_make_data_of, measurer, left[0], waiting))
+    if unprepared:
+        announce("waiting until the new data is on the disk")
+        write_back(measurer.cache)
 
 
 def _make_data_of(
