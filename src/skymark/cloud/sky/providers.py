@@ -62,8 +62,8 @@ def enabled_clouds(infra: str | None, variables: Mapping[str, str]) -> tuple[str
             f"just now ({said or 'SkyPilot does not say which'}); {again} asks again"
         )
     raise UsageError(
-        f"no credentials for {who}; `skymark doctor --cloud` says how to get some, and `skymark cost "
-        "PROFILE` shows prices without any"
+        f"no credentials for {who}; `skymark doctor --cloud` says how to get some, and `skymark "
+        "cost PROFILE` shows prices without any"
     )
 
 
