@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from skymark.model.errors import ChangedSincePlanError, DataError  # noqa: E402
 from skymark.suites.clip.encoding.loading import load_model  # noqa: E402
-from skymark.suites.clip.encoding.states import state_in  # noqa: E402
+from skymark.suites.clip.encoding.states import STATE_KEYS, state_in  # noqa: E402
 from skymark.suites.clip.models.choosing import chosen_models  # noqa: E402
 from skymark.suites.clip.models.own_weights import AS_THEY_ARE, with_families  # noqa: E402
 from skymark.suites.clip.pixels.preprocessing import decoded  # noqa: E402
@@ -270,11 +270,12 @@ def test_a_training_checkpoint_gives_its_weights(bench, tmp_path, how):
 
 
 @pytest.mark.parametrize("name", ["trained", "it's $(touch ran)"])
+@pytest.mark.parametrize("field", STATE_KEYS)
 def test_objects_beside_weights_are_named_with_the_line_that_saves_weights_alone(
-    bench, tmp_path, name
+    bench, tmp_path, name, field
 ):
     state = torch.load(bench.root / "tiny-ViT.pt", weights_only=True)
-    content = {"state_dict": state, "args": argparse.Namespace(lr=1), "best": np.float64(0.5)}
+    content = {field: state, "args": argparse.Namespace(lr=1), "best": np.float64(0.5)}
     torch.save(content, tmp_path / f"{name}.pt")
     with pytest.raises(DataError, match=r"argparse\.Namespace.*numpy.*python -c") as refused:
         state_in(tmp_path / f"{name}.pt")

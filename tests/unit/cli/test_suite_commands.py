@@ -342,8 +342,9 @@ def test_captioning_by_the_peer_has_a_table_of_its_own(run, capsys, tmp_path):
     ("arguments", "message"),
     [
         (("--sheet", "clasification"), "Did you mean 'classification'"),
-        (("--format", "csv"), "choose one of"),
-        (("--metric", "nothing"), "`ok` records"),
+        (("--format", "csv"), "choose one of classification, retrieval with --sheet"),
+        (("--metric", "acc11"), "unknown metric 'acc11'. Did you mean 'acc1'"),
+        (("--flips", MODELS[0], MODELS[0]), "give two models"),
     ],
 )
 def test_a_table_that_cannot_be_made_is_answered(run, capsys, arguments, message):

@@ -61,7 +61,10 @@ def enabled_clouds(infra: str | None, variables: Mapping[str, str]) -> tuple[str
             f"the credentials in {' and '.join(places)} are not accepted, or {who} is at fault "
             f"just now ({said or 'SkyPilot does not say which'}); {again} asks again"
         )
-    raise UsageError(f"no credentials for {who}; {again} says what is missing")
+    raise UsageError(
+        f"no credentials for {who}; `skymark doctor --cloud` says how to get some, and `skymark "
+        "cost PROFILE` shows prices without any"
+    )
 
 
 def _check(wanted: str | None) -> tuple[list[str], str]:

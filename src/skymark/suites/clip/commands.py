@@ -382,6 +382,10 @@ def table(
     suite = suite_named(SUITE)
     tables: dict[str, list[dict[str, object]]] = {}
     readings = [one for place in places or _here() for one in readings_at(place, suite)]
+    known = {name for one in readings for name in one.metrics}
+    unknown = [name for name in metric if name not in known]
+    if known and unknown:
+        raise UnknownNameError("metric", unknown[0], known)
     texts = []
     for name in sheet or SHEETS:
         grid = _grid(name, readings, suite, metric, is_chosen=bool(sheet))
@@ -395,7 +399,7 @@ def table(
     if not texts:
         raise UsageError("there are no figures for any table; name a run with `ok` records")
     if format == "csv" and len(texts) > 1:
-        names = ", ".join(sheet or SHEETS)
+        names = ", ".join(tables)
         raise UsageError(f"a CSV file has one table; choose one of {names} with --sheet")
     text = "\n".join(texts)
     if json:

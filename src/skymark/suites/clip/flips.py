@@ -80,8 +80,11 @@ def flips_at(places: Sequence[str], first: str, second: str) -> list[Flips]:
         second: likewise.
 
     Raises:
-        UsageError: a place is no run, or the models share no data set with outcomes of images.
+        UsageError: a place is no run, or the models are one, or share no data set with outcomes of
+            images.
     """
+    if first == second:
+        raise UsageError(f"--flips {first} {second}: give two models, as `clip table` shows them")
     held: dict[tuple[str, str], dict[str, tuple[Path, Record]]] = {}
     names: set[str] = set()
     for directory in _directories(places):

@@ -107,9 +107,10 @@ def _refuse(file: Path, error: Exception) -> NoReturn:
     holds = f"{file} holds objects besides weights ({', '.join(sorted(names))})"
     if not all(name.startswith(HARMLESS) for name in names):
         raise DataError(f"{holds}, which may run anything; do not load it") from error
+    weights = f"{file.stem}-weights.pt"
     line = (
         f"import torch; c = torch.load({str(file)!r}, weights_only=False); "
-        f"torch.save(c.get('state_dict', c), {f'{file.stem}-weights.pt'!r})"
+        f"torch.save(next((c[k] for k in {STATE_KEYS} if k in c), c), {weights!r})"
     )
     raise DataError(
         f"{holds}; if you trust it, save its weights alone: python -c {shlex.quote(line)}"
