@@ -93,12 +93,12 @@ def quote(
     """Estimate the cost of work on rented machines, without renting or any query to a provider.
 
     Args:
-        work: The cells.
-        machine: The machines.
-        limits: They replace the profile's.
-        results: The earlier runs in its directory show how long cells take.
-        job: Its split says how the machines share the plan.
-        callbacks: They get a message if a price catalogue is fetched.
+        work: the cells.
+        machine: the machines.
+        limits: they replace the profile's.
+        results: the earlier runs in its directory show how long cells take.
+        job: its split says how the machines share the plan.
+        callbacks: they get a message if a price catalogue is fetched.
 
     Raises:
         UsageError: SkyPilot is not installed, or no price is known.
@@ -133,16 +133,16 @@ def launch(
     results that are verified nowhere else, it is to stay, or the user leaves it running.
 
     Args:
-        work: The cells.
-        machine: The machine.
-        limits: They replace the profile's. The machine keeps them itself.
-        results: The directory gets the run. The stores get each cell after its measurement.
-        job: Name, variables, secrets, files, and the way machines share the plan.
-        callbacks: They get the progress, and answer questions about price and interruption.
-            None: Silent; a ceiling in `limits` is consent to the price.
-        detach: Return when the job is in the machine's queue.
-        dry_run: Price it, and rent nothing.
-        environment: It has the keys of stores.
+        work: the cells.
+        machine: the machine.
+        limits: they replace the profile's. The machine keeps them itself.
+        results: the directory gets the run. The stores get each cell after its measurement.
+        job: name, variables, secrets, files, and the way machines share the plan.
+        callbacks: they get the progress, and answer questions about price and interruption.
+            None: silent; a ceiling in `limits` is consent to the price.
+        detach: return when the job is in the machine's queue.
+        dry_run: price it, and rent nothing.
+        environment: it has the keys of stores.
 
     Returns:
         The end of the run; `Quoted` for a dry run.
@@ -232,16 +232,16 @@ def execute(
     """Run plans one after another on an existing machine, without set-up; the machine stays.
 
     Args:
-        name: The machine's.
-        works: By a suffix of the run's name, valid in a directory name; empty for a single work.
+        name: the machine's.
+        works: by a suffix of the run's name, valid in a directory name; empty for a single work.
             All have the same profile.
-        limits: Limits of each run. None: The profile's deadline, and the higher ceiling of the
+        limits: limits of each run. None: the profile's deadline, and the higher ceiling of the
             machine and the profile.
-        results: The directory gets the runs. The stores get each cell after its measurement.
-        job: The part of the machine for each run, name, variables, secrets and files.
-        callbacks: They get prices and progress. Ctrl-C cancels unfinished runs.
-        detach: Return when the jobs are in the machine's queue.
-        environment: It has the keys of stores.
+        results: the directory gets the runs. The stores get each cell after its measurement.
+        job: the part of the machine for each run, name, variables, secrets and files.
+        callbacks: they get prices and progress. Ctrl-C cancels unfinished runs.
+        detach: return when the jobs are in the machine's queue.
+        environment: it has the keys of stores.
 
     Returns:
         The end of each run, in order; `Left` if detached.
@@ -311,9 +311,9 @@ def queue_commands(
     """Put the user's own commands or YAMLs into a machine's queue, each with its source.
 
     Args:
-        name: The machine's.
-        jobs: The jobs in their order.
-        callbacks: They get the list of files before skymark sends them.
+        name: the machine's.
+        jobs: the jobs in their order.
+        callbacks: they get the list of files before skymark sends them.
 
     Raises:
         UsageError: the machine does not exist or lacks resources for a job, or a file may not be
