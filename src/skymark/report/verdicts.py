@@ -257,7 +257,8 @@ def _decided(
     times = f"{significant(ratio.value, 2)} × {next_one}"
     if ratio.low is not None and ratio.high is not None:
         ends = (ratio.low, ratio.high)
-        digits = 2 if len({significant(one, 2) for one in ends}) > 1 else 3
+        short = [significant(one, 2) for one in ends]
+        digits = 3 if short[0] in {short[1], significant(1.0, 2)} else 2
         low, high = (significant(one, digits) for one in ends)
         times = f"{significant(ratio.value, digits)} × {next_one} ({low} to {high})"
     return ratio, f"{label}: {winner} is {metric.words.best}, {times}."
