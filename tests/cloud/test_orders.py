@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,9 @@ def test_a_machine_that_skypilot_cannot_read_is_bad_usage(tmp_path: Path, text: 
     machine.write_bytes(text)
     with pytest.raises(UsageError, match=r"odd\.yaml"):
         make_task(run_of(file=machine))
+
+
+def test_a_launch_s_profile_and_ceiling_pass_few_functions() -> None:
+    command = [sys.executable, "-m", "tests.following"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

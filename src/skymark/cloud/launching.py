@@ -172,7 +172,7 @@ def launch(
     source = source_for([plan], job.files, with_source=machine.image is None)
     callbacks.sends(source)
     taken = names_in_use() | {job.name for job in live_managed_jobs()} | known_names()
-    name = _free_name(machine.name, taken) or cluster_name(profile, taken)
+    name = _free_name(machine.name, taken) or cluster_name(plan.profile, taken)
     idle_minutes = idle_minutes_for(machine, results.stores, known)
     run = RentedRun(
         name=name,

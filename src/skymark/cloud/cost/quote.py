@@ -140,17 +140,10 @@ class Quote(Frozen):
             high_usd=hourly_usd * billed.high_s / 3600,
         )
 
-    def highest_hourly_price_usd(self, max_cost_usd: float) -> float:
-        """Return the price per hour and node up to which a run stays below a ceiling at worst.
-
-        SkyPilot takes it as ``max_hourly_cost``, so that it does not fail over to a dearer machine.
-        """
-        return max_cost_usd / (self.machine_time.high_s / 3600)
-
     def allows(self, hourly_price_usd: float, max_cost_usd: float) -> bool:
-        """Whether a price per hour and node stays below a ceiling, as the cheapest one does."""
-        allowed_usd = self.highest_hourly_price_usd(max_cost_usd)
-        return hourly_price_usd <= max(allowed_usd, self.cheapest.hourly_price_usd)
+        """Whether a price per hour and node stays below a ceiling at worst, as the cheapest does."""
+        high_usd = hourly_price_usd * self.machine_time.high_s / 3600
+        return high_usd <= max(max_cost_usd, self.cost.high_usd)
 
     def agreed_price_usd(self, instance_type: str, max_cost_usd: float | None) -> float | None:
         """Return the highest price per hour and node that a kind of machine was agreed on at."""
@@ -283,7 +276,8 @@ def check_ceiling(quote: Quote, max_cost_usd: float) -> list[Offer]:
         return [one for one in quote.offers if quote.cost_of(one).expected_usd <= max_cost_usd]
     cheapest = quote.cheapest
     if cost.high_usd <= max_cost_usd + ROUNDING_USD:
-        return [one for one in quote.offers if quote.allows(one.hourly_price_usd, max_cost_usd)]
+        most_usd = max(max_cost_usd, cost.high_usd)
+        return [one for one in quote.offers if quote.cost_of(one).high_usd <= most_usd]
     machines = f"{quote.num_nodes} × " if quote.num_nodes > 1 else ""
     paid_s = max_cost_usd / (cheapest.hourly_price_usd * quote.num_nodes) * 3600
     around_s = quote.duration.provisioning.high_s + quote.duration.ending.high_s

@@ -92,8 +92,9 @@ def test_a_ceiling_below_the_price_of_a_start_asks_for_a_higher_one(make_quote):
         check_ceiling(quote, 1.0)
 
 
-def test_machines_up_to_the_highest_price_stay_below_the_ceiling(make_quote):
-    quote = make_quote(offer(1.0), num_nodes=2)
-    highest_usd = quote.highest_hourly_price_usd(10.0)
-    dearer = make_quote(offer(highest_usd), num_nodes=2)
-    assert dearer.cost.high_usd == pytest.approx(10.0)
+def test_machines_that_stay_below_the_ceiling_at_worst_are_allowed(make_quote):
+    dear = make_quote(offer(2.0), num_nodes=2).cost.high_usd
+    quote = make_quote(offer(1.0), offer(2.0), offer(2.1), num_nodes=2)
+    assert [one.hourly_price_usd for one in check_ceiling(quote, dear)] == [1.0, 2.0]
+    assert quote.allows(2.0, dear)
+    assert not quote.allows(2.1, dear)
