@@ -60,7 +60,7 @@ def test_the_points_differ_in_the_grid_only():
         (["workers=1,01"], "has a value twice"),
         (["workers=1", "workers=2"], "has workers twice"),
         (["workers=-2,1"], "setting workers=-2"),
-        (["workers=1,many"], "valid integer"),
+        (["workers=1,many"], "workers='many': give a whole number"),
         (["format=a/b,a-b"], "called format-a-b"),
     ],
 )

@@ -52,7 +52,7 @@ def changed(plan, **update):
         (lambda plan: '{"run_id": "x"}', "is no plan; "),
         (lambda plan: changed(plan, schema_version=99), r"newer skymark \(schema 99\b"),
         (lambda plan: changed(plan, schema_version=2), r"earlier skymark \(schema 2\b"),
-        (lambda plan: changed(plan, colour="red"), "no whole plan: colour: Extra"),
+        (lambda plan: changed(plan, colour="red"), "no whole plan: colour: "),
         (lambda plan: changed(plan, effort=None), "no whole plan: effort: "),
         (lambda plan: changed(plan, cells=[]), "no whole plan: .*no cell"),
         (

@@ -110,7 +110,7 @@ def test_a_time_is_refused_where_nothing_varies():
 
 
 def test_no_round_at_all_is_refused():
-    with pytest.raises(UsageError, match="rounds: "):
+    with pytest.raises(UsageError, match="rounds=0: "):
         make_plan(PROFILE, Work(rounds=0))
 
 

@@ -44,7 +44,9 @@ def test_the_best_is_named_with_its_ratio_to_the_next_and_the_interval(verdict_o
     assert found.more_s is None
 
 
-@pytest.mark.parametrize(("rate", "noise"), [(1060, 0.02), (1080, 0.03), (1300, 0.05), (12_000, 0.05)])
+@pytest.mark.parametrize(
+    ("rate", "noise"), [(1060, 0.02), (1080, 0.03), (1300, 0.05), (12_000, 0.05)]
+)
 def test_the_interval_of_a_difference_that_is_shown_is_written_without_one(verdict_on, rate, noise):
     found = verdict_on(noise, count=8, numpy=1000, grain=rate)
     assert found.decided

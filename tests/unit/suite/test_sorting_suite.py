@@ -17,6 +17,7 @@ from skymark.execute.session import FinishedRun, run
 from skymark.execute.sweeps import Sweeps
 from skymark.execute.venvs import Venvs
 from skymark.model.errors import UnknownNameError, UsageError
+from skymark.model.metric import SAMPLE_ORIGIN
 from skymark.model.plan import Plan, Profile
 from skymark.model.record import Cell, Record, Round, Status, is_well
 from skymark.model.requests import Results, Work
@@ -125,7 +126,8 @@ def test_cells_are_measured_counted_and_verified(tmp_path):
 
 def rows_give_the_rates(table: pa.Table, record: Record) -> None:
     """The raw samples have the declared columns, and the figures can be derived from them."""
-    assert table.column_names == ["round", "taken_share", "sorting_ns", "arrays"]
+    assert table.column_names[:4] == ["round", "taken_share", "sorting_ns", "arrays"]
+    assert {*table.column_names[4:]} == SAMPLE_ORIGIN - {"round", "taken_share"}
     for one in record.rounds:
         rows = [row for row in table.to_pylist() if row["round"] == one.round]
         arrays, taken_ns = (sum(row[name] for row in rows) for name in ("arrays", "sorting_ns"))
