@@ -141,7 +141,7 @@ class Quote(Frozen):
         )
 
     def allows(self, hourly_price_usd: float, max_cost_usd: float) -> bool:
-        """Whether a price per hour and node stays below a ceiling at worst, as the cheapest does."""
+        """Whether a price per hour and node stays below a ceiling, as the cheapest one does."""
         high_usd = hourly_price_usd * self.machine_time.high_s / 3600
         return high_usd <= max(max_cost_usd, self.cost.high_usd)
 
