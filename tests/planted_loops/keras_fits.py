@@ -36,11 +36,12 @@ def tfdata() -> Any:
     """A serial map with operations alone."""
     content = tf.constant(JPEG)
 
-    def decoded(number: Any) -> tuple[Any, Any]:
+    def decoded(number: Any) -> tuple[Any, Any, None]:
         # Each has bytes of its own behind it: TensorFlow would decode equal ones once.
         ends = (tf.strings.as_string(number * 100 + place) for place in range(8))
         pixels = [tf.io.decode_jpeg(tf.strings.join([content, end]))[0, 0, 0] for end in ends]
-        return tf.cast(tf.stack([pixels] * BATCH), tf.float32) / 255.0, tf.ones((BATCH, 1))
+        rows = tf.cast(tf.stack([pixels] * BATCH), tf.float32) / 255.0
+        return rows, tf.ones((BATCH, 1)), None  # no weights
 
     return tf.data.Dataset.range(BATCHES).map(decoded).prefetch(2)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial, wraps
 from time import perf_counter_ns
 from types import FrameType, ModuleType
@@ -50,19 +51,22 @@ class _Requests:
         return batch
 
     def _ask_in_graph(self, request: Callable[[], Any]) -> Any:
-        tensorflow = self._tensorflow
+        tensorflow, before = self._tensorflow, []
         self._was_traced = True
-        with tensorflow.device("CPU:0"):
+        # A graph that takes no further operation is made as without a watch, and does not count.
+        with suppress(Exception), tensorflow.device("CPU:0"):
             if self._in_graphs is None:
                 with tensorflow.init_scope():
                     self._in_graphs = tensorflow.Variable([0.0, 0.0], False, dtype="float64")
-            asked = tensorflow.timestamp()
-        with tensorflow.control_dependencies([asked]):
+            before.append(tensorflow.timestamp())
+        with tensorflow.control_dependencies(before):
             batch = request()
-        parts = tensorflow.nest.flatten(batch, expand_composites=True)
-        with tensorflow.control_dependencies(parts), tensorflow.device("CPU:0"):
-            waited = tensorflow.timestamp() - asked
-            self._in_graphs.assign_add(tensorflow.stack([waited, 1.0]))
+        with suppress(Exception):
+            elements = tensorflow.nest.flatten(batch, expand_composites=True)
+            parts = [element for element in elements if element is not None]
+            with tensorflow.control_dependencies(parts), tensorflow.device("CPU:0"):
+                waited = tensorflow.timestamp() - before[0]
+                self._in_graphs.assign_add(tensorflow.stack([waited, 1.0]))
         return batch
 
     def begin(self, watch: Recorder, epoch: Epoch) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -145,3 +146,15 @@ def test_other_threads_make_batches_for_a_running_loop_and_have_no_loops_of_thei
     thread.start()
     thread.join()
     assert seen[2] is False
+
+
+def test_a_graph_that_takes_no_further_operation_gets_its_batch():
+    def device(name: str) -> None:
+        raise ValueError(name)
+
+    tensorflow = SimpleNamespace(
+        executing_eagerly=lambda: False, control_dependencies=nullcontext, device=device
+    )
+    requests = keras_loop._Requests(tensorflow)
+    requests._running = object()
+    assert requests.ask(lambda: "batch") == "batch"
