@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,11 +105,14 @@ class Middle:
         self._between = batches // 4, batches - batches // 4 - 1
         self._cpu_s: list[float] = []
         self._look_s = 0.0
+        self._switches: list[int] = []
         self.notes = dict.fromkeys(self._between, self._note)
         """Functions to call after certain batches of epoch 0."""
 
     def _note(self) -> None:
         begin_s = time.thread_time()
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._switches.append(usage.ru_nvcsw + usage.ru_nivcsw)
         self._cpu_s.append(self._bench.cpu_s())
         self._look_s = time.thread_time() - begin_s
 
@@ -119,7 +123,8 @@ class Middle:
             of_middle = sum(map(len, first.indices[begin + 1 : end + 1]))
             # The end of the first look at all processes and the start of the second lie between.
             between_s = self._cpu_s[1] - self._cpu_s[0] - self._look_s
-            yield FirstCost(max(0.0, between_s), of_middle, elements)
+            switches = self._switches[1] - self._switches[0]
+            yield FirstCost(max(0.0, between_s), of_middle, switches, elements)
 
 
 def run_with(

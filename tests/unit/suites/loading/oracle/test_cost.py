@@ -33,12 +33,16 @@ def test_half_of_it_is_enough_where_others_took_processors(cpu_s, kept):
 
 
 @pytest.mark.parametrize(
-    ("cpu_s", "is_quiet", "kept"), [(0.61, True, False), (0.59, True, True), (0.0, False, False)]
-)
-def test_the_first_epoch_s_cost_holds_for_all_where_nobody_disturbed_it(cpu_s, is_quiet, kept):
+    ("cpu_s", "switches", "is_quiet", "kept"),
+    [(0.61, 0, True, False), (0.59, 0, True, True), (0.0, 0, False, False),
+     (0.31, 12_500, True, False), (0.29, 12_500, True, True), (0.0, 30_000, True, False)],
+)  # fmt: skip
+def test_the_first_epoch_s_cost_but_for_switches_holds_for_all_where_nobody_disturbed_it(
+    cpu_s, switches, is_quiet, kept
+):
     oracle = oracle_of(is_quiet=is_quiet)
     oracle.seen_cpu_s = cpu_s
-    assert (FirstCost(0.5, 500, 1000).fault(oracle) is not None) == kept
+    assert (FirstCost(0.5, 500, switches, 1000).fault(oracle) is not None) == kept
 
 
 def test_the_cause_says_how_much_was_used_and_what_the_least_is():
