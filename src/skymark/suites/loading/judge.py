@@ -46,6 +46,8 @@ class LoadingJudge:
         self._cache = cache
         self._orders: dict[str, dict[int, Array]] = {}
         """By cell and rank, the order of epoch 0 in the first judged round."""
+        self._least_first_s: dict[str, float] = {}
+        """By cell, the least CPU seconds per element of an epoch 0."""
 
     def judge(
         self, cell: Cell, claim: RoundResult, evidence: Path, seen: ObservedRound
@@ -72,9 +74,11 @@ class LoadingJudge:
                 settings.batch_size or scenario.size.batch_size,
                 self._cache / "references" / f"{digest_of(self._key(storage))[:16]}.npz",
                 is_quiet=seen.taken_share is not None and seen.taken_share <= QUIET_SHARE,
+                least_first_s=self._least_first_s.get(cell.id, float("inf")),
             )
             oracle.check(UnchangedData(storage.canonical, claim.started_at))
             replay(entries, oracle)
+            self._least_first_s[cell.id] = oracle.least_first_s
         oracle.check(
             ClaimedTime(claim, seen.wall_s, scenario.drive == "first_batch"),
             ClaimedFigures(claim, ranks),

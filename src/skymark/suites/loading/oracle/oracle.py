@@ -104,6 +104,8 @@ class Oracle(Verifier):
     """File of the reference's sums of epoch 0 (`oracle.summaries`); None to compare none."""
     is_quiet: bool = False
     """Whether others are known to have left the machine alone, so that times tell more."""
+    least_first_s: float = float("inf")
+    """Least CPU seconds per element that an epoch 0 took, in any round of the cell."""
     cause: Cause | None = field(default=None, init=False)
     """The first fault."""
     epochs: int = field(default=0, init=False)

@@ -45,6 +45,16 @@ def test_the_first_epoch_s_cost_but_for_switches_holds_for_all_where_nobody_dist
     assert (FirstCost(0.5, 500, switches, 1000).fault(oracle) is not None) == kept
 
 
+@pytest.mark.parametrize(
+    ("least_s", "kept"), [(0.0011, True), (0.001, True), (0.0005, False)]
+)  # fmt: skip
+def test_the_least_cost_of_all_rounds_first_epochs_counts(least_s, kept):
+    oracle = oracle_of()
+    oracle.seen_cpu_s, oracle.least_first_s = 0.59, least_s
+    assert (FirstCost(0.5, 500, 0, 1000).fault(oracle) is not None) == kept
+    assert oracle.least_first_s == min(least_s, 0.001)
+
+
 def test_the_cause_says_how_much_was_used_and_what_the_least_is():
     cause = CpuTime(0.02, 1000).fault(oracle_of())
     assert cause.kind == "kept-work"
