@@ -41,6 +41,7 @@ WAYS = (
     "launch --keep", "launch --keep, client killed", "exec", "exec, client killed, jobs never end",
     "submit", "submit, jobs never end", "submit --managed, 4 jobs",
     "run --on", "run --on, client killed, jobs never end", "run --on --detach",
+    "run --on, 64 slots", "run --on, 64 slots, one killed",
 )  # fmt: skip
 KINDS = ("one GPU", "eight GPUs", "two nodes", "four machines")
 ROWS = tuple(f"{way}, {kind}" for way in WAYS for kind in KINDS)
@@ -108,8 +109,8 @@ class Rental:
         command = ("launch", str(self.profile), *of(cells), *where, *output, *more)
         return self.start(*command), name
 
-    def end(self, running: Running) -> str:
-        done = running.end()
+    def end(self, running: Running, **timeout_s: float) -> str:
+        done = running.end(**timeout_s)
         assert done.status == 0, done.output
         return done.output
 
@@ -250,11 +251,13 @@ def test_exec_on_a_machine_that_stays(
         rental.hold(way, kind, output, name, since_s, overrun=bool(more))
 
 
-def run_on(rental: Rental, *more: str, **variables: str) -> tuple[Running, str]:
+def run_on(
+    rental: Rental, *more: str, fraction: str = "1", **variables: str
+) -> tuple[Running, str]:
     """Start a run of 16 groups on all GPUs of a machine; returns it and the machine's name."""
     profile = rental.directory / f"on-{secrets.token_hex(3)}.toml"  # the machine has its name
     profile.write_text(rental.profile.read_text())
-    work = ("run", "--profile", str(profile), "--on", "H100:8", "--gpu-fraction", "1")
+    work = ("run", "--profile", str(profile), "--on", "H100:8", "--gpu-fraction", fraction)
     where = ("--infra", "lambda", "--machine", str(rental.machine), "--yes")
     running = rental.start(*work, *where, *more, **variables)
     running.said_at_s("renting ")
@@ -282,6 +285,28 @@ def test_a_run_on_eight_gpus_that_are_rented_for_it(
         output = running.kill().output
         way = "run --on, client killed, jobs never end"
         rental.hold(way, "eight GPUs", output, name, overrun=True)
+
+
+@pytest.mark.parametrize("is_one_killed", [False, True], ids=["all-live", "one-killed"])
+def test_sixty_four_slots_on_eight_gpus(
+    rental: Rental, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, *, is_one_killed: bool,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    names = [f"l{number}" for number in range(1, 65)]
+    running, name = run_on(rental, "--max-cost", "40", "--adapters", *names, fraction="0.125")
+    running.said_at_s("is up after")
+    rental.await_run(name, eventually)
+    if is_one_killed:
+        taking = "pgrep --count --full 'skymark ru[n] --plan'"
+        newest = "pkill --signal KILL --newest --full 'skymark ru[n] --plan'"
+        on_machine = ("ssh", name, "--", f"test $({taking}) -ge 64 && {newest}")
+        eventually(lambda: rental.start(*on_machine).end().status == 0, timeout_s=300)
+    output = rental.end(running, timeout_s=1800)
+    way = f"run --on, 64 slots{', one killed' if is_one_killed else ''}"
+    rental.hold(way, "eight GPUs", output, name, overrun=is_one_killed)
+    (home,) = (tmp_path / "results").glob("*-*")
+    assert len(open_run(home).records) == 64
 
 
 def test_managed_jobs(

@@ -54,19 +54,30 @@ def point_at(run: Path, within: Path = DEFAULT_RESULTS) -> None:
             new.unlink(missing_ok=True)
 
 
-def newest_run(within: Path = DEFAULT_RESULTS) -> Path:
+def newest_run(within: Path = DEFAULT_RESULTS, suite: str | None = None) -> Path:
     """Return the directory of the newest run in a directory of runs.
+
+    Args:
+        within: directory of runs.
+        suite: suite of the run; None for any.
 
     Raises:
         UsageError: there is none.
     """
     linked = (within / LATEST).resolve()
-    if linked.parent == within.resolve() and (linked / MANIFEST).is_file():
-        return within / linked.name
     runs = _newest_first(runs_in(within))
-    if not runs:
-        raise UsageError(f"no run in {within}; name a run's directory, or make one: skymark run")
-    return runs[0]
+    if linked.parent == within.resolve() and (linked / MANIFEST).is_file():
+        runs.insert(0, within / linked.name)
+    for run in runs:
+        with suppress(RunDirectoryError):
+            if suite is None or read_manifest(run).plan.suite == suite:
+                return run
+    sort, command = (
+        ("run", "run") if suite is None else (f"run of the suite {suite}", f"{suite} run")
+    )
+    raise UsageError(
+        f"no {sort} in {within}; name a run's directory, or make one: skymark {command}"
+    )
 
 
 def unfinished_run(plan: Plan, within: Path = DEFAULT_RESULTS, *, paired: bool = False) -> Path:

@@ -121,9 +121,21 @@ def test_without_a_link_the_newest_manifest_counts():
     assert newest_run() == Path("results/a")
 
 
-def test_no_run_is_said_with_what_to_do():
-    with pytest.raises(UsageError, match=r"in results; .*skymark run$"):
-        newest_run()
+def test_the_newest_run_of_a_suite_is_found_behind_those_of_others():
+    run("a", second=100)
+    point_at(run("b", second=200))
+    other = read_manifest(SAVED).declaration.model_copy(update={"suite": "clip"})
+    run("c", second=50, declaration=other)
+    assert [newest_run(), newest_run(suite="clip")] == [Path("results/b"), Path("results/c")]
+
+
+@pytest.mark.parametrize(
+    ("suite", "said"),
+    [(None, r"no run in results; .*skymark run$"), ("clip", r"suite clip in .*skymark clip run$")],
+)
+def test_no_run_is_said_with_what_to_do(suite, said):
+    with pytest.raises(UsageError, match=said):
+        newest_run(suite=suite)
 
 
 def test_the_newest_unfinished_run_of_the_plan_goes_on():

@@ -273,7 +273,7 @@ def status(
       skymark clip status s3://BUCKET/PREFIX/RUN-ID --only failed
     """
     if not places and plan is None:
-        places = (str(newest_run(results_directory())),)
+        places = (str(newest_run(results_directory(), SUITE)),)
     planned = None if plan is None else read_plan(plan)
     states = states_at(places, suite_named(SUITE), planned, say)
     wanted = {CellPhase(name.replace("-", " ")) for name in only}
@@ -415,7 +415,7 @@ def _here() -> tuple[str]:
         UsageError: it has none.
     """
     home = results_directory()
-    newest_run(home)
+    newest_run(home, SUITE)
     return (str(home),)
 
 

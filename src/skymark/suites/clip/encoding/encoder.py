@@ -28,6 +28,9 @@ from skymark.suites.clip.encoding.timed import DeviceSpan, HostSpan, timed
 from skymark.suites.clip.pixels.preprocessing import PixelMap
 from skymark.suites.clip.specification import Precision
 
+FEW = 8
+"""Images, and texts, that warm an encoder on a CPU."""
+
 
 def dtype_of(precision: Precision) -> Any:
     """Return the `torch.dtype` of weights and inputs; ``amp`` keeps them in fp32."""
@@ -251,7 +254,8 @@ class Encoder:
     def warm(self, pixels: Sequence[PixelMap], texts: Sequence[str]) -> None:
         """Encode batches of a cell's shapes, unless an earlier cell had them.
 
-        Then no rate includes the first use of a device, its libraries or a compiled encoder.
+        Then no rate includes the first use of a device, its libraries or a compiled encoder. A CPU
+        that compiles nothing chooses no kernel by the batch: a few images and texts suffice.
 
         Args:
             pixels: of the cell's images; their last batches are encoded.
@@ -264,7 +268,8 @@ class Encoder:
             if not self._image_shapes(len(one)) <= self._warmed:
                 whole = len(one) // self.batch_size
                 is_new = (self.batch_size,) not in self._warmed
-                self._features_from(one, max(0, whole - is_new) * self.batch_size)
+                start = (whole - is_new) * self.batch_size if self._has_kernels else len(one) - FEW
+                self._features_from(one, max(0, start))
                 self._warmed |= self._image_shapes(len(one))
         unique = list(dict.fromkeys(texts))
         if unique:
@@ -273,18 +278,28 @@ class Encoder:
     def _warm_texts(self, unique: list[str]) -> None:
         total, size = len(unique), self.batch_size
         count = total if total <= size else size + total % size
+        if not self._has_kernels:
+            count = min(FEW, total)
         some = [unique[number * total // count] for number in range(count)]
         tokens = self.loaded.tokenizer(some)
         positions = tokens.shape[1]
         if self.drops_tail:
             positions = kept_positions(lengths_of(self.network, tokens), positions)
-        shapes = {(rows, positions) for rows in _batch_sizes(total, size)}
+        sizes = _batch_sizes(total, size)
+        shapes = {(rows, positions) for rows in sizes} if self._has_kernels else {(FEW, 0)}
         if not shapes <= self._warmed:
             self.texts(some)
             self._warmed |= shapes
 
     def _image_shapes(self, count: int) -> set[tuple[int, ...]]:
+        if not self._has_kernels:
+            return {(FEW,)}
         return {(rows,) for rows in _batch_sizes(count, self.batch_size)}
+
+    @property
+    def _has_kernels(self) -> bool:
+        """Whether kernels are chosen or compiled by the shape of a batch."""
+        return self.device.type != "cpu" or self.settings.compile
 
     # For comparison
 

@@ -19,8 +19,8 @@ from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, RoundResult, Verification
 from skymark.suite.contract import Row, Suite, TimedRegion
 
-GUESS_S = 15.0
-"""Of a round: a sixtieth of a quarter of an hour."""
+GUESS_S = {"s": 15.0, "l": 240.0}
+"""Of a round, by a sleeper's first letter: a sixtieth of a quarter of an hour, or of four hours."""
 SPREAD = 0.3
 FACTOR_VARIABLE = "STANDIN_FACTOR"
 """How many times as long as guessed a cell sleeps: for jobs that only a ceiling ends."""
@@ -59,7 +59,8 @@ class StandInSuite(Suite):
 
     def adapters(self) -> list[Row]:
         """Return a line per sleeper."""
-        return [{"slug": f"s{number}"} for number in range(1, 17)]
+        short = [{"slug": f"s{number}"} for number in range(1, 17)]
+        return short + [{"slug": f"l{number}"} for number in range(1, 65)]
 
     def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
         """Return a cell per sleeper, each a group of its own."""
@@ -72,11 +73,7 @@ class StandInSuite(Suite):
                 cell=Cell(suite="standin", scenario="sleep", variant="long", adapter=name),
                 group=name,
                 shard_key=name,
-                guess=Span(
-                    low_s=GUESS_S * (1 - SPREAD),
-                    expected_s=GUESS_S,
-                    high_s=GUESS_S * (1 + SPREAD),
-                ),
+                guess=guess_of(name),
             )
             for name in names
         ]
@@ -84,6 +81,13 @@ class StandInSuite(Suite):
     def venv(self, cell: Cell) -> None:
         """Return None: a sleeper runs in the interpreter that skymark runs in."""
         del cell
+
+
+def guess_of(name: str) -> Span:
+    """Return the expected time of a sleeper."""
+    expected_s = GUESS_S[name[0]]
+    low_s, high_s = expected_s * (1 - SPREAD), expected_s * (1 + SPREAD)
+    return Span(low_s=low_s, expected_s=expected_s, high_s=high_s)
 
 
 class Sleeper:
@@ -104,11 +108,11 @@ class Sleeper:
 
     def measure(self, cell: Cell, round: int, effort: Effort, region: TimedRegion) -> RoundResult:
         """Sleep."""
-        del cell, effort
+        del effort
         started_at = datetime.now(UTC)
         region.begins()
         begin_ns = time.perf_counter_ns()
-        time.sleep(GUESS_S * self._factor)
+        time.sleep(guess_of(cell.adapter).expected_s * self._factor)
         timed_ns = time.perf_counter_ns() - begin_ns
         resources = region.ends()
         return RoundResult(
