@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from PIL import Image  # noqa: E402
 
 from skymark.model.errors import DataError  # noqa: E402
-from skymark.suites.clip.encoding.encoder import Encoder, Settings  # noqa: E402
+from skymark.suites.clip.encoding.encoder import FEW, Encoder, Settings  # noqa: E402
 from skymark.suites.clip.encoding.loading import load_model  # noqa: E402
 from skymark.suites.clip.pixels.preprocessing import Preprocessing  # noqa: E402
 from tests.clip.conftest import Bench  # noqa: E402
@@ -75,6 +75,29 @@ def test_8_bit_pixels_give_the_tensor_of_open_clips_transform(loaded, changed, m
     encoder = Encoder(replace(loaded, preprocessing=preprocessing), settings)
     tensor = encoder.image_tensor(torch.from_numpy(pixels)[None])[0]
     assert torch.equal(tensor, preprocessing.reference(data, "it"))
+
+
+class Grey:
+    """Pixels of many images, without a file."""
+
+    def __init__(self, count: int, shape: tuple[int, ...]) -> None:
+        self.count, self.shape = count, shape
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        return np.full((min(stop, self.count) - start, *self.shape), 128, np.uint8)
+
+
+def test_a_few_images_and_texts_warm_an_encoder_on_a_cpu_once(loaded, monkeypatch):
+    settings = Settings("fp32", 16, compile=False, channels_last=False, drop_text_tail=True)
+    encoder, texts = Encoder(loaded, settings), []
+    monkeypatch.setattr(encoder, "texts", texts.extend)
+    for count in (40, 41):
+        images = Grey(count, loaded.preprocessing.shape)
+        encoder.warm([images], [f"a {number}" for number in range(count)])
+    assert (encoder.work.image_batches, len(texts)) == ([FEW], FEW)
 
 
 def test_pixels_depend_on_what_comes_before_the_tensor_and_on_nothing_else():

@@ -17,12 +17,12 @@ from skymark.suites.clip.datasets.choosing import ChosenSet
 from skymark.suites.clip.datasets.local import DataSet
 from skymark.suites.clip.guess import guess
 from skymark.suites.clip.models.choosing import SHORT_DIGEST, ChosenModel
+from skymark.suites.clip.names import SUITE
 from skymark.suites.clip.options import ENGLISH, ClipOptions, ClipSettings
 from skymark.suites.clip.reading.samples import SKIP, real_path
 from skymark.suites.clip.reading.user_files import Naming, Prompting
 from skymark.suites.clip.specification import ClipSpecification, FileEntry, Model, Task
 
-SUITE = "clip"
 PROMPTED: Task = "zeroshot_classification"
 
 

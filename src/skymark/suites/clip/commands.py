@@ -45,6 +45,7 @@ from skymark.suites.clip.datacomp import SHEET as DATACOMP
 from skymark.suites.clip.datacomp import datacomp_readings, datacomp_sets
 from skymark.suites.clip.datasets.choosing import CAPTIONING
 from skymark.suites.clip.metrics import SCORE
+from skymark.suites.clip.names import SUITE
 from skymark.suites.clip.plan_table import (
     aligned,
     as_json,
@@ -57,7 +58,6 @@ from skymark.suites.clip.plan_table import (
     whole_time,
 )
 
-SUITE = "clip"
 MODEL, DATA_SET = "model", "data set"
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from skymark.model.errors import UsageError
 
+SUITE = "clip"
 ALL = "all"
 WILDCARDS = frozenset("*?[")
 NEAREST = 4

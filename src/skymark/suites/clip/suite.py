@@ -17,20 +17,11 @@ from skymark.model.record import Cell, RoundResult, StabilityWarning
 from skymark.model.venv import WORKER, VenvSpec
 from skymark.statistics.outcomes import interval_of
 from skymark.suite.contract import NOTHING_BORROWED, DeviceLibrary, Row, Suite
-from skymark.suites.clip.cells import SUITE, planned_cells
-from skymark.suites.clip.datasets.choosing import chosen_sets, public_sets
-from skymark.suites.clip.guess import device_bytes
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
-from skymark.suites.clip.models.choosing import (
-    architecture_of,
-    chosen_models,
-    pairs,
-    registry,
-)
-from skymark.suites.clip.models.own_weights import with_families
-from skymark.suites.clip.names import ALL
+from skymark.suites.clip.names import ALL, SUITE
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
-from skymark.suites.clip.specification import ClipSpecification
+
+# What plans is imported where it is used: all suites' commands import this module for options.
 
 DAY_S = 86_400.0
 """Time limit of a round: the largest model on the largest set takes hours on one GPU."""
@@ -98,6 +89,8 @@ class ClipSuite(Suite):
 
     def scenarios(self) -> list[Row]:
         """Return a line per public data set."""
+        from skymark.suites.clip.datasets.choosing import public_sets
+
         return [
             {
                 "id": name,
@@ -113,6 +106,8 @@ class ClipSuite(Suite):
 
     def adapters(self) -> list[Row]:
         """Return a line per fitting architecture and tag."""
+        from skymark.suites.clip.models.choosing import pairs, registry
+
         known = registry().architectures
         return [
             {
@@ -129,6 +124,8 @@ class ClipSuite(Suite):
 
     def declared(self, cells: Iterable[Cell]) -> Declaration:
         """Return the metrics with the titles of public data sets."""
+        from skymark.suites.clip.datasets.choosing import public_sets
+
         known = public_sets()
         names = dict.fromkeys(cell.scenario for cell in cells)
         titles = {name: known[name].title for name in names if name in known}
@@ -136,6 +133,11 @@ class ClipSuite(Suite):
 
     def plan(self, selection: Selection, effort: Effort) -> list[PlannedCell]:
         """Return the cells of a selection: model by model, data set by data set."""
+        from skymark.suites.clip.cells import planned_cells
+        from skymark.suites.clip.datasets.choosing import chosen_sets
+        from skymark.suites.clip.models.choosing import chosen_models
+        from skymark.suites.clip.models.own_weights import with_families
+
         del effort  # rounds do not change what one of them takes
         options = read_options(selection.options)
         settings = read_settings(selection.settings, selection.platform)
@@ -153,10 +155,14 @@ class ClipSuite(Suite):
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
         """Return the venv of each model, or of the suite without models."""
+        from skymark.suites.clip.models.choosing import chosen_models
+
         return {one.name: VENV for one in chosen_models(adapters)} if adapters else {SUITE: VENV}
 
     def adapter_reference(self, cell: Cell) -> str:
         """Return a model's name for the command line, with the path of a file."""
+        from skymark.suites.clip.specification import ClipSpecification
+
         return ClipSpecification.of(cell).model.reference
 
     def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
@@ -171,6 +177,7 @@ class ClipSuite(Suite):
         """
         from skymark.suites.clip.features import fetch_features
         from skymark.suites.clip.reading.fetching import fetch, splits_of
+        from skymark.suites.clip.specification import ClipSpecification
 
         cells = list(cells)
         fetch_features(cells, cache, announce)
@@ -197,6 +204,10 @@ class ClipSuite(Suite):
 
     def device_bytes(self, cell: Cell) -> int | None:
         """Return the memory of a model and a batch on an accelerator."""
+        from skymark.suites.clip.guess import device_bytes
+        from skymark.suites.clip.models.choosing import architecture_of
+        from skymark.suites.clip.specification import ClipSpecification
+
         specification = ClipSpecification.of(cell)
         known = architecture_of(specification.model)
         if known is None or known.sizes is None:
@@ -255,6 +266,9 @@ def preparation_of(cell: Cell) -> tuple[str, ...]:
 
     Models with equal image size and resizing share their pixels.
     """
+    from skymark.suites.clip.models.choosing import architecture_of, registry
+    from skymark.suites.clip.specification import ClipSpecification
+
     specification = ClipSpecification.of(cell)
     model, weights = specification.model, specification.model.weights
     known = registry().architectures.get(model.architecture)
