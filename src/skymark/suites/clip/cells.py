@@ -51,16 +51,20 @@ class OwnTexts(NamedTuple):
     prompting: Prompting | None
     naming: Naming | None
 
-    def of(self, dataset: DataSet) -> tuple[FileEntry | None, FileEntry | None]:
+    def of(self, dataset: DataSet, language: str) -> tuple[FileEntry | None, FileEntry | None]:
         """Return a data set's entries of prompts and of class names, None without a file.
 
         Raises:
-            DataError: a file has none for it, or another number of names than its classes.
+            DataError: a file has none for it, another number of names than its classes, or no
+                prompts for a class whose name is known here.
         """
         files = (self.prompting, self.naming)
         prompts, names = (None if file is None else file.entry_for(dataset.name) for file in files)
+        scored = dataset.names if language == ENGLISH else ()
         if self.naming is not None and names is not None:
-            self.naming.names(names.entry, dataset.classes)
+            scored = self.naming.names(names.entry, dataset.classes)
+        if self.prompting is not None and prompts is not None and scored:
+            self.prompting.prompts(prompts.entry, scored)
         return prompts, names
 
 
@@ -165,7 +169,7 @@ def work_of(
     if dataset.damaged and not options.skip_damaged:
         raise DataError(f"{dataset.damaged[0]}; {SKIP}")
     prompted = task == PROMPTED
-    prompts, names = texts.of(dataset) if prompted else (None, None)
+    prompts, names = texts.of(dataset, language) if prompted else (None, None)
     specification = ClipSpecification(
         model=model,
         source=dataset.source,

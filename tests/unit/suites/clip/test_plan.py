@@ -260,6 +260,20 @@ def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tm
     assert len(planned(mine, languages=("de",), **pets)) == 1
 
 
+@pytest.mark.parametrize(
+    ("named", "lacks"), [((), "no prompts in mine for"), (("x", "y", "z"), "for x, y, z;")]
+)
+def test_prompts_by_class_that_lack_a_class_are_refused_in_the_plan(
+    planned, web_set, tmp_path, named, lacks
+):
+    names, prompts = tmp_path / "names.json", tmp_path / "prompts.json"
+    names.write_text(json.dumps({"mine": named}))
+    prompts.write_text('{"mine": {"another": ["a photo"]}}')
+    given = {"classname_file": str(names)} if named else {}
+    with pytest.raises(UsageError, match=lacks):
+        planned(str(web_set()), template_file=str(prompts), **given)
+
+
 def test_a_file_of_prompts_that_nothing_is_scored_by_is_refused(planned, tmp_path):
     (tmp_path / "mine.json").write_text('{"vtab/cifar10": ["{c}"]}')
     with pytest.raises(UsageError, match="leave --template-file out"):

@@ -53,6 +53,8 @@ class DataSet(Frozen):
     languages: tuple[str, ...] = ("en",)
     """Languages of class names and templates, or of captions."""
     classes: int | None = None
+    names: tuple[str, ...] = ()
+    """English class names of a local data set."""
     prompts: int | None = None
     """Templates per class."""
     images: int | None = None
@@ -162,7 +164,8 @@ def _shards(path: Path, name: str, split: str) -> DataSet:
     for shard in shards:
         require_shard(shard)
     task, multilabel = KINDS[kind_of(path)]
-    classes = prompts = None
+    classes: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
     if task == "zeroshot_classification":
         written = prompts_of(path, "en")
         classes, prompts = written.classes, written.templates
@@ -174,8 +177,9 @@ def _shards(path: Path, name: str, split: str) -> DataSet:
         task=task,
         multilabel=multilabel,
         languages=_languages(path) if classes else _language_of_captions(path),
-        classes=len(classes) if classes else None,
-        prompts=len(prompts) if prompts else None,
+        classes=len(classes) or None,
+        names=classes,
+        prompts=len(prompts) or None,
         images=images,
         texts=None if classes else 5 * images,
         local_files=(str(path),),
@@ -203,6 +207,7 @@ def _folder(path: Path, name: str, split: str) -> DataSet:
         task="zeroshot_classification",
         languages=_languages(path),
         classes=len(folders),
+        names=written.classes,
         prompts=len(written.templates),
         images=len(files),
         local_files=(str(path),),
