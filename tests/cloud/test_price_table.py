@@ -294,7 +294,8 @@ def test_sixty_four_slots_on_eight_gpus(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     names = [f"l{number}" for number in range(1, 65)]
-    running, name = run_on(rental, "--max-cost", "40", "--adapters", *names, fraction="0.125")
+    limits = ("--max-cost", "40", "--deadline", "30m")
+    running, name = run_on(rental, *limits, "--adapters", *names, fraction="0.125")
     running.said_at_s("is up after")
     rental.await_run(name, eventually)
     if is_one_killed:

@@ -9,14 +9,13 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent))
-from loops import JPEG, decode_image
+from loops import decode_image, serial, tf_decoding
 
 BATCHES = 60
 STEP_MS = 40.0
@@ -36,20 +35,13 @@ def made_row(number: int) -> dict[str, int]:
     return {"number": number}
 
 
-def decoded(tf: Any, content: Any, number: Any) -> list[Any]:
-    """Decode images; each has bytes of its own behind it, or TensorFlow would decode one."""
-    ends = (tf.strings.as_string(number * 100 + place) for place in range(40))
-    return [tf.io.decode_jpeg(tf.strings.join([content, end]))[0, 0, 0] for end in ends]
-
-
 def tfdata(_: Path) -> Iterable[Any]:
     """A serial map."""
     import tensorflow as tf
 
     data = tf.data.Dataset.range(10_000)
     if SLOW:
-        content = tf.constant(JPEG)
-        data = data.map(partial(decoded, tf, content))
+        data = serial(tf, data.map(tf_decoding(2 * SLOW_MS)))
     return data.prefetch(2)
 
 

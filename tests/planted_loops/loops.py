@@ -272,19 +272,40 @@ def in_threads(changes: dict[str, Any]) -> None:
         train(watch(made(pool)), 8.0)
 
 
+def tf_decoding(ms: float) -> Callable[[Any], Any]:
+    """A function for a map of tf.data that decodes one image after another for so long."""
+    import tensorflow as tf
+
+    tries, begin = 100, time.perf_counter()
+    for _ in range(tries):
+        tf.io.decode_jpeg(JPEG)
+    images = max(1, round(ms / 1e3 * tries / (time.perf_counter() - begin)))
+
+    def decoded(number: Any) -> Any:
+        pixel = number
+        for place in range(images):
+            # Each has bytes of its own behind it, and waits for the one before: TensorFlow would
+            # decode equal ones once, and others at once.
+            end = tf.strings.as_string(number * 1000 + place + pixel // 2**60)
+            pixel = tf.cast(tf.io.decode_jpeg(tf.strings.join([JPEG, end]))[0, 0, 0], tf.int64)
+        return pixel
+
+    return decoded
+
+
+def serial(tf: Any, data: Any) -> Any:
+    """Keep TensorFlow from running a map in parallel by itself."""
+    options = tf.data.Options()
+    options.experimental_optimization.map_parallelization = False
+    return data.with_options(options)
+
+
 def tfdata(changes: dict[str, Any]) -> None:
     """A loop over a serial map of tf.data."""
     import tensorflow as tf
 
-    images = 1 if changes.get("free") else 30
-    content = tf.constant(JPEG)
-
-    def decoded(number: Any) -> Any:
-        # Each has bytes of its own behind it: TensorFlow would decode equal ones once.
-        ends = (tf.strings.as_string(number * 100 + place) for place in range(images))
-        return [tf.io.decode_jpeg(tf.strings.join([content, end]))[0, 0, 0] for end in ends]
-
-    train(tf.data.Dataset.range(120).map(decoded).prefetch(2))
+    decoded = tf_decoding(1.0 if changes.get("free") else 2 * STEP_MS)
+    train(serial(tf, tf.data.Dataset.range(120).map(decoded)).prefetch(2))
 
 
 def grain(costs: Costs) -> Callable[[dict[str, Any]], None]:

@@ -224,11 +224,21 @@ def test_a_round_that_the_machine_may_have_spoilt_is_measured_again_in_a_new_pro
     assert len({line["pid"] for line in bed.journal("measure")}) == 4
 
 
-def test_a_second_round_of_a_cell_is_not_doubted(bed):
-    cell = cell_of("liar", does="lie")
-    (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(3)), suite=DoubtingSuite()))
-    assert (record.status, record.cause.kind) == (Status.INVALID, "dropped-tail")
-    assert [one.round for one in record.rounds] == [1]
+@pytest.mark.parametrize(
+    ("lies", "status", "rounds"),
+    [
+        ((0, 1), Status.INVALID, [1]),
+        ((1, 2), Status.INVALID, [0, 2]),
+        ((2, 3), Status.INVALID, [0, 1, 3]),
+        ((1, 4), Status.OK, [0, 2, 3, 5]),
+        ((3, 4, 5), Status.INVALID, [0, 1, 2, 5]),
+    ],
+)
+def test_two_doubtful_rounds_are_a_verdict_if_they_are_half_of_all(bed, lies, status, rounds):
+    cell = cell_of("liar", **{f"round{number}": "lie" for number in lies})
+    (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(4)), suite=DoubtingSuite()))
+    assert record.status is status
+    assert [one.round for one in record.rounds] == rounds
 
 
 def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(bed):

@@ -44,23 +44,30 @@ class UnfinishedCell:
     """The accelerator that its library sees; None on a platform without one."""
     next_round: int = 0
     """Number of the next round; excluded rounds have numbers too."""
+    doubtful_rounds: int = 0
+    """Rounds with a fault that the machine may explain."""
 
     def warn(self, *, kind: str, message: str, action: str) -> None:
         """Add a warning about the rounds; a later warning of its kind replaces it."""
         self.warnings[kind] = StabilityWarning(kind=kind, message=message, action=action)
 
     def set_aside(self, result: RoundResult, doubtful: Collection[str]) -> bool:
-        """Exclude a round whose fault the machine may explain; once per cell.
+        """Exclude a round whose fault the machine may explain.
+
+        A cheat has the fault in nearly all rounds, so two rounds, and half of all, are a verdict.
 
         Args:
             result: result of the round.
-            doubtful: kinds of causes that prove nothing the first time.
+            doubtful: kinds of causes that prove nothing in a single round.
 
         Returns:
             Whether the round was excluded and must be repeated.
         """
         cause = result.verification.cause
-        if cause is None or cause.kind not in doubtful or DOUBTFUL_ROUND in self.warnings:
+        if cause is None or cause.kind not in doubtful:
+            return False
+        self.doubtful_rounds += 1
+        if self.doubtful_rounds >= max(2, len(self.rounds)):
             return False
         self.warn(
             kind=DOUBTFUL_ROUND,

@@ -147,8 +147,8 @@ class Suite(ABC):
     """``module:Class`` of the `Judge`, which gives the verdict on a round in a process without the
     adapter's code. None if the runner's own verdict stands."""
     doubtful: ClassVar[frozenset[str]] = frozenset()
-    """Kinds of causes that either a disturbed machine or a cheat explains. Once per cell, such a
-    round does not count and is measured again in a process of its own."""
+    """Kinds of causes that either a disturbed machine or a cheat explains. Such a round does not
+    count and is measured again in a process of its own, unless half of the rounds are such."""
     declaration: ClassVar[Declaration]
     """Metrics and their display, without the names of scenarios and adapters."""
     efforts: ClassVar[Mapping[str, Effort]]

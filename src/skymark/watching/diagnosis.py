@@ -74,6 +74,7 @@ def diagnose(facts: Facts) -> Diagnosis:
     starting = min(facts.start_s / max(facts.elapsed_s, 1e-9), 1.0)
     if facts.epochs == 1:  # the only start is the program's, whose share says little
         facts = replace(facts, start_s=0.0, elapsed_s=facts.elapsed_s - facts.start_s)
+    facts = _without_stall(facts)
     elapsed = max(facts.elapsed_s, 1e-9)
     waiting = min(facts.lost_s / elapsed, 1.0)
     causes = [
@@ -95,6 +96,16 @@ def diagnose(facts: Facts) -> Diagnosis:
         waiting=waiting,
         starting=starting,
         causes=tuple(causes) or (WaitCause("", "none", 0.0),),
+    )
+
+
+def _without_stall(facts: Facts) -> Facts:
+    left_s = facts.wait_s - facts.stall_s
+    return replace(
+        facts,
+        wait_s=left_s,
+        wait_cpu_s=facts.wait_cpu_s * left_s / max(facts.wait_s, 1e-9),
+        elapsed_s=facts.elapsed_s - facts.stall_s,
     )
 
 
@@ -155,7 +166,7 @@ def _supply(facts: Facts) -> WaitCause | None:
         cause = _lock(facts, stage, share)
     elif stage == "read" and _off_cpu(cost, facts) > 0.5:
         cause = replace(_reading(facts, cost), share=share)
-    elif not facts.workers and not facts.in_threads:
+    elif not (facts.workers or facts.in_threads or _uses_all_cores(facts)):
         cause = _in_main_process(facts, stage, share)
     else:
         cause = _of_workers(facts, stage, share)
@@ -240,10 +251,14 @@ def _of_workers(facts: Facts, stage: str, share: float) -> WaitCause:
     enough = _enough_workers(facts, facts.step_s)
     possible = _rate_with(facts, max(enough, workers))
     rate = facts.batches / max(facts.elapsed_s - facts.start_s, 1e-9)
-    if facts.busy_cores > FULL * facts.cores or possible < 1.1 * rate or enough <= workers:
+    if _uses_all_cores(facts) or possible < 1.1 * rate or enough <= workers:
         left_s = facts.feed_s - facts.stages[stage].wall_s
         return WaitCause(stage, "cores", share, _rate_at(facts, left_s))
     return WaitCause(stage, "too-few-workers", share, possible, {"num_workers": enough})
+
+
+def _uses_all_cores(facts: Facts) -> bool:
+    return facts.busy_cores > FULL * facts.cores
 
 
 def _making_s(facts: Facts) -> float:

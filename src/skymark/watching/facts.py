@@ -36,6 +36,8 @@ class Facts:
     """All other waits."""
     wait_cpu_s: float = 0.0
     """CPU time of the loop's thread in them."""
+    longest_s: float = 0.0
+    """The longest of these waits."""
     worst_share: float = 0.0
     """Part of these waits that the twentieth of the batches with the longest had."""
     empty_s: float | None = None
@@ -99,6 +101,15 @@ class Facts:
         """Time in which the accelerator had nothing to do for want of data."""
         waited = self.wait_s if self.empty_s is None else self.empty_s
         return self.start_s + waited + self.copy_s
+
+    @property
+    def stall_s(self) -> float:
+        """A single wait that is longer than all others together; 0 without one.
+
+        It says nothing of the others: a library imported a module, or the disk stood still.
+        """
+        alone = self.empty_s is None and self.longest_s > self.wait_s / 2
+        return self.longest_s if alone else 0.0
 
 
 Row = tuple[int, int, int, int]
@@ -299,6 +310,7 @@ def _facts(
         start_s=start_ns / 1e9,
         wait_s=wait_s,
         wait_cpu_s=_cpu_s(steady),
+        longest_s=max(waits, default=0) / 1e9,
         worst_share=sum(worst) / max(sum(waits), 1),
         empty_s=_empty_s(loop, len(steady)),
         copy_s=_copy_s(main, elapsed_s - own_s),

@@ -8,7 +8,14 @@ from dataclasses import asdict
 from typing import Any
 
 from skymark.watching.costs import StageCost
-from skymark.watching.diagnosis import CROWDED, Diagnosis, WaitCause, diagnose, others_share
+from skymark.watching.diagnosis import (
+    CROWDED,
+    SMALL,
+    Diagnosis,
+    WaitCause,
+    diagnose,
+    others_share,
+)
 from skymark.watching.facts import Facts, facts_of, read_processes
 
 LIBRARIES = {
@@ -200,6 +207,8 @@ class LoopVerdict:
             f"  cores          {facts.busy_cores:.1f} of {facts.cores:g} used by the loop"
             + (f", {facts.cores_busy:.1f} busy" if facts.cores_busy is not None else ""),
         ]
+        if facts.stall_s > SMALL * facts.elapsed_s:
+            lines.append(f"  longest wait   {_time(facts.stall_s)}, left out of these figures")
         if facts.workers:
             busy = _percent(min(facts.busy, 1.0))
             lines.append(f"  workers        {facts.workers}, busy {busy} of the time")

@@ -47,6 +47,14 @@ def loop(stage: str, feed_s: float, *, workers: int, cpu: float = 1.0, **changes
 
 TABLE = {
     "a loader that keeps up": (loop("decode", 0.01, workers=2), ("", "none")),
+    "a single long wait": (
+        loop("decode", 0.01, workers=2, elapsed_s=5.0, wait_s=1.0, longest_s=0.9),
+        ("", "none"),
+    ),
+    "a loop that exhausts the cores by itself": (
+        loop("decode", 0.05, workers=0, busy_cores=7.5),
+        ("decode", "cores"),
+    ),
     "no workers": (loop("decode", 0.05, workers=0), ("decode", "main-process")),
     "too few workers": (loop("transform", 0.1, workers=2), ("transform", "too-few-workers")),
     "exhausted cores": (

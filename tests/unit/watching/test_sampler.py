@@ -8,7 +8,8 @@ from types import FrameType
 
 import pytest
 
-from skymark.watching.sampler import IDLE, Classifier
+from skymark.watching import sampler
+from skymark.watching.sampler import FLUSH_NS, IDLE, INTERVAL_S, Classifier, Sampler
 
 PROCESS = "/usr/lib/python3.11/multiprocessing/process.py"
 PILLOW = "/venv/site-packages/PIL/ImageFile.py"
@@ -71,3 +72,32 @@ def within(levels: list[tuple[str, str]], call: Callable[[FrameType], object]) -
 def test_a_stack_has_a_stage_and_a_place(case):
     levels, expected = TABLE[case]
     assert within(levels, Classifier().classify) == expected
+
+
+class Clock:
+    """A clock, and the lock that a sampler sleeps on: each look is late by so much."""
+
+    def __init__(self, late_s: float, looks: int) -> None:
+        self.late_s, self.left, self.now_ns = late_s, looks, 0
+
+    def acquire(self, timeout: float) -> bool:
+        self.left -= 1
+        self.now_ns += int((timeout + self.late_s) * 1e9)
+        return self.left < 0
+
+    def release(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("late_s", "pauses"), [(0.0, 1), (0.0001, 1), (0.01, 60), (0.1, 600)])
+def test_a_sampler_writes_the_less_often_the_harder_pythons_lock_is_to_get(
+    monkeypatch, late_s, pauses
+):
+    written = []
+    clock = Clock(late_s, looks=int(4 * FLUSH_NS / 1e9 * pauses / (INTERVAL_S + late_s)))
+    monkeypatch.setattr(sampler, "perf_counter_ns", lambda: clock.now_ns)
+    monkeypatch.setattr(sampler, "run_delay_ns", lambda _: 0)
+    looks = Sampler(phase=lambda _: "", flush=lambda: written.append(clock.now_ns))
+    looks._run(clock, clock)
+    assert 3 <= len(written) <= 4
+    assert looks.late_ns == pytest.approx(late_s * 1e9 * looks.looks)
