@@ -104,12 +104,12 @@ class Facts:
 
     @property
     def stall_s(self) -> float:
-        """A single wait that is longer than all others together; 0 without one.
+        """A single wait of many that is longer than all others together; 0 without one.
 
         It says nothing of the others: a library imported a module, or the disk stood still.
         """
-        alone = self.empty_s is None and self.longest_s > self.wait_s / 2
-        return self.longest_s if alone else 0.0
+        is_single = self.batches >= WORST and self.longest_s > self.wait_s / 2
+        return self.longest_s if is_single and self.empty_s is None else 0.0
 
 
 Row = tuple[int, int, int, int]
