@@ -112,7 +112,7 @@ if "COVERAGE_PROCESS_CONFIG" in os.environ and sys.version_info[:2] == {version}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     help = "page to write the table of all faults into"
-    parser.addoption("--fault-table", type=Path, help=help)
+    parser.addoption("--fault-table", type=lambda name: Path(name).absolute(), help=help)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by markers

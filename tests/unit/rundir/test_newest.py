@@ -124,8 +124,8 @@ def test_without_a_link_the_newest_manifest_counts():
 def test_the_newest_run_of_a_suite_is_found_behind_those_of_others():
     run("a", second=100)
     point_at(run("b", second=200))
-    other = read_manifest(SAVED).declaration.model_copy(update={"suite": "clip"})
-    run("c", second=50, declaration=other)
+    other = read_manifest(SAVED).plan.model_copy(update={"suite": "clip"})
+    run("c", second=50, plan=other)
     assert [newest_run(), newest_run(suite="clip")] == [Path("results/b"), Path("results/c")]
 
 
