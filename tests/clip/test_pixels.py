@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from PIL import Image  # noqa: E402
 
 from skymark.model.errors import DataError  # noqa: E402
-from skymark.suites.clip.encoding.encoder import FEW, Encoder, Settings  # noqa: E402
+from skymark.suites.clip.encoding.encoder import WARM_UP, Encoder, Settings  # noqa: E402
 from skymark.suites.clip.encoding.loading import load_model  # noqa: E402
 from skymark.suites.clip.pixels.preprocessing import Preprocessing  # noqa: E402
 from tests.clip.conftest import Bench  # noqa: E402
@@ -97,7 +97,7 @@ def test_a_few_images_and_texts_warm_an_encoder_on_a_cpu_once(loaded, monkeypatc
     for count in (40, 41):
         images = Grey(count, loaded.preprocessing.shape)
         encoder.warm([images], [f"a {number}" for number in range(count)])
-    assert (encoder.work.image_batches, len(texts)) == ([FEW], FEW)
+    assert (encoder.work.image_batches, len(texts)) == ([WARM_UP], WARM_UP)
 
 
 def test_pixels_depend_on_what_comes_before_the_tensor_and_on_nothing_else():

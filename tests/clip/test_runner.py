@@ -355,7 +355,7 @@ def test_an_encoder_has_run_batches_of_a_cell_s_shapes_before_the_clock_starts(
         return text_batch(self, tokens, positions)
 
     monkeypatch.setattr(torch, "compile", lambda function: function)
-    monkeypatch.setattr(Encoder, "_has_kernels", True)  # as on a GPU
+    monkeypatch.setattr(Encoder, "_prepares_shapes", True)  # as on a GPU
     monkeypatch.setattr(Encoder, "encoded", images)
     monkeypatch.setattr(Encoder, "_text_batch", texts)
     runner = bench.runner()

@@ -109,8 +109,8 @@ class Rental:
         command = ("launch", str(self.profile), *of(cells), *where, *output, *more)
         return self.start(*command), name
 
-    def end(self, running: Running, **timeout_s: float) -> str:
-        done = running.end(**timeout_s)
+    def end(self, running: Running) -> str:
+        done = running.end()
         assert done.status == 0, done.output
         return done.output
 
@@ -254,7 +254,7 @@ def test_exec_on_a_machine_that_stays(
 def run_on(
     rental: Rental, *more: str, fraction: str = "1", **variables: str
 ) -> tuple[Running, str]:
-    """Start a run of 16 groups on all GPUs of a machine; returns it and the machine's name."""
+    """Start a run on all GPUs of a machine; returns it and the machine's name."""
     profile = rental.directory / f"on-{secrets.token_hex(3)}.toml"  # the machine has its name
     profile.write_text(rental.profile.read_text())
     work = ("run", "--profile", str(profile), "--on", "H100:8", "--gpu-fraction", fraction)
@@ -303,7 +303,7 @@ def test_sixty_four_slots_on_eight_gpus(
         newest = "pkill --signal KILL --newest --full 'skymark ru[n] --plan'"
         on_machine = ("ssh", name, "--", f"test $({taking}) -ge 64 && {newest}")
         eventually(lambda: rental.start(*on_machine).end().status == 0, timeout_s=300)
-    output = rental.end(running, timeout_s=1800)
+    output = rental.end(running)
     way = f"run --on, 64 slots{', one killed' if is_one_killed else ''}"
     rental.hold(way, "eight GPUs", output, name, overrun=is_one_killed)
     (home,) = (tmp_path / "results").glob("*-*")

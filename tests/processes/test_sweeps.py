@@ -239,6 +239,9 @@ def test_two_doubtful_rounds_are_a_verdict_if_they_are_half_of_all(bed, lies, st
     (record,) = run_sweeps(bed.measurer(plan_of(cell, effort=effort(4)), suite=DoubtingSuite()))
     assert record.status is status
     assert [one.round for one in record.rounds] == rounds
+    if status is Status.OK:
+        (warning,) = (one for one in record.warnings if one.kind == "doubtful-round")
+        assert warning.message.startswith("rounds 2, 5 were excluded")
 
 
 def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(bed):

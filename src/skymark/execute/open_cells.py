@@ -44,8 +44,8 @@ class UnfinishedCell:
     """The accelerator that its library sees; None on a platform without one."""
     next_round: int = 0
     """Number of the next round; excluded rounds have numbers too."""
-    doubtful_rounds: int = 0
-    """Rounds with a fault that the machine may explain."""
+    doubtful_rounds: list[int] = field(default_factory=list)
+    """Numbers of rounds with a fault that the machine may explain."""
 
     def warn(self, *, kind: str, message: str, action: str) -> None:
         """Add a warning about the rounds; a later warning of its kind replaces it."""
@@ -66,12 +66,16 @@ class UnfinishedCell:
         cause = result.verification.cause
         if cause is None or cause.kind not in doubtful:
             return False
-        self.doubtful_rounds += 1
-        if self.doubtful_rounds >= max(2, len(self.rounds)):
+        self.doubtful_rounds.append(result.round)
+        if len(self.doubtful_rounds) >= max(2, len(self.rounds)):
             return False
+        numbers = ", ".join(str(number + 1) for number in self.doubtful_rounds)
+        excluded = (
+            f"round {numbers} was" if len(self.doubtful_rounds) == 1 else f"rounds {numbers} were"
+        )
         self.warn(
             kind=DOUBTFUL_ROUND,
-            message=f"round {result.round + 1} was excluded and repeated: {cause.message}",
+            message=f"{excluded} excluded and repeated: {cause.message}",
             action="if the machine was busy, measure again while nothing else runs",
         )
         return True

@@ -64,20 +64,22 @@ def newest_run(within: Path = DEFAULT_RESULTS, suite: str | None = None) -> Path
     Raises:
         UsageError: there is none.
     """
-    linked = (within / LATEST).resolve()
-    runs = _newest_first(runs_in(within))
-    if linked.parent == within.resolve() and (linked / MANIFEST).is_file():
-        runs.insert(0, within / linked.name)
-    for run in runs:
+    for run in _linked_and_newest(within):
         with suppress(RunDirectoryError):
             if suite is None or read_manifest(run).plan.suite == suite:
                 return run
-    sort, command = (
-        ("run", "run") if suite is None else (f"run of the suite {suite}", f"{suite} run")
-    )
+    sort, command = ("", "run") if suite is None else (f" of the suite {suite}", f"{suite} run")
     raise UsageError(
-        f"no {sort} in {within}; name a run's directory, or make one: skymark {command}"
+        f"no run{sort} in {within}; name a run's directory, or make one: skymark {command}"
     )
+
+
+def _linked_and_newest(within: Path) -> Iterator[Path]:
+    """Yield the run that the link leads to, then all runs, the newest first."""
+    linked = (within / LATEST).resolve()
+    if linked.parent == within.resolve() and (linked / MANIFEST).is_file():
+        yield within / linked.name
+    yield from _newest_first(runs_in(within))
 
 
 def unfinished_run(plan: Plan, within: Path = DEFAULT_RESULTS, *, paired: bool = False) -> Path:

@@ -123,9 +123,9 @@ DEEPEST = 60
 MOST_PLACES = 400
 """Kinds of stacks that are told apart; more are counted without their place."""
 FLUSH_NS = 500_000_000
-FLUSH_PAUSES = 3000
-"""Delays of a look between two flushes at least. A flush takes the lock some 150 times, and while
-it waits there are no looks."""
+FLUSH_DELAYS = 3000
+"""Mean delays of a look that lie between two flushes at least. A flush takes the lock some 150
+times, and while it waits there are no looks."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 IDLE = "idle"
@@ -290,7 +290,7 @@ class Sampler:
     def _run(self, stop: _thread.LockType, done: _thread.LockType) -> None:
         me = _thread.get_ident()
         self._native = _thread.get_native_id()
-        flushed, late_ns = perf_counter_ns(), 0.0
+        flushed, mean_late_ns = perf_counter_ns(), 0.0
         delay = run_delay_ns(self._native) or 0
         try:
             while True:
@@ -298,11 +298,11 @@ class Sampler:
                 if stop.acquire(timeout=INTERVAL_S):
                     return
                 now = perf_counter_ns()
-                late = max(now - before - int(INTERVAL_S * 1e9), 0)
-                self.late_ns += late
-                late_ns += (late - late_ns) / RECENT
+                late_ns = max(now - before - int(INTERVAL_S * 1e9), 0)
+                self.late_ns += late_ns
+                mean_late_ns += (late_ns - mean_late_ns) / RECENT
                 self._look(me)
-                if now - flushed > max(FLUSH_NS, FLUSH_PAUSES * late_ns):
+                if now - flushed > max(FLUSH_NS, FLUSH_DELAYS * mean_late_ns):
                     flushed = now
                     delayed = run_delay_ns(self._native) or 0
                     self.late_ns, delay = max(self.late_ns - delayed + delay, 0), delayed

@@ -259,6 +259,7 @@ class LoopVerdict:
             "batches_per_s_if_data_were_free": diagnosis.free_rate,
             "waiting": diagnosis.waiting,
             "starting": diagnosis.starting,
+            "left_out_s": facts.stall_s,
             "causes": causes,
             "facts": measured,
             "ranks": [

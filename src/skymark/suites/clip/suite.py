@@ -20,6 +20,7 @@ from skymark.suite.contract import NOTHING_BORROWED, DeviceLibrary, Row, Suite
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
 from skymark.suites.clip.names import ALL, SUITE
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
+from skymark.suites.clip.specification import ClipSpecification
 
 # What plans is imported where it is used: all suites' commands import this module for options.
 
@@ -161,8 +162,6 @@ class ClipSuite(Suite):
 
     def adapter_reference(self, cell: Cell) -> str:
         """Return a model's name for the command line, with the path of a file."""
-        from skymark.suites.clip.specification import ClipSpecification
-
         return ClipSpecification.of(cell).model.reference
 
     def device_library(self, cell: Cell, platform: Platform) -> DeviceLibrary | None:
@@ -177,7 +176,6 @@ class ClipSuite(Suite):
         """
         from skymark.suites.clip.features import fetch_features
         from skymark.suites.clip.reading.fetching import fetch, splits_of
-        from skymark.suites.clip.specification import ClipSpecification
 
         cells = list(cells)
         fetch_features(cells, cache, announce)
@@ -206,7 +204,6 @@ class ClipSuite(Suite):
         """Return the memory of a model and a batch on an accelerator."""
         from skymark.suites.clip.guess import device_bytes
         from skymark.suites.clip.models.choosing import architecture_of
-        from skymark.suites.clip.specification import ClipSpecification
 
         specification = ClipSpecification.of(cell)
         known = architecture_of(specification.model)
@@ -267,7 +264,6 @@ def preparation_of(cell: Cell) -> tuple[str, ...]:
     Models with equal image size and resizing share their pixels.
     """
     from skymark.suites.clip.models.choosing import architecture_of, registry
-    from skymark.suites.clip.specification import ClipSpecification
 
     specification = ClipSpecification.of(cell)
     model, weights = specification.model, specification.model.weights

@@ -28,7 +28,7 @@ from skymark.suites.clip.encoding.timed import DeviceSpan, HostSpan, timed
 from skymark.suites.clip.pixels.preprocessing import PixelMap
 from skymark.suites.clip.specification import Precision
 
-FEW = 8
+WARM_UP = 8
 """Images, and texts, that warm an encoder on a CPU."""
 
 
@@ -254,8 +254,8 @@ class Encoder:
     def warm(self, pixels: Sequence[PixelMap], texts: Sequence[str]) -> None:
         """Encode batches of a cell's shapes, unless an earlier cell had them.
 
-        Then no rate includes the first use of a device, its libraries or a compiled encoder. A CPU
-        that compiles nothing chooses no kernel by the batch: a few images and texts suffice.
+        Then no rate includes the first use of a device, its libraries or a compiled encoder. On a
+        CPU that compiles nothing, `WARM_UP` images and texts suffice for all shapes.
 
         Args:
             pixels: of the cell's images; their last batches are encoded.
@@ -268,7 +268,11 @@ class Encoder:
             if not self._image_shapes(len(one)) <= self._warmed:
                 whole = len(one) // self.batch_size
                 is_new = (self.batch_size,) not in self._warmed
-                start = (whole - is_new) * self.batch_size if self._has_kernels else len(one) - FEW
+                start = (
+                    (whole - is_new) * self.batch_size
+                    if self._prepares_shapes
+                    else len(one) - WARM_UP
+                )
                 self._features_from(one, max(0, start))
                 self._warmed |= self._image_shapes(len(one))
         unique = list(dict.fromkeys(texts))
@@ -278,27 +282,27 @@ class Encoder:
     def _warm_texts(self, unique: list[str]) -> None:
         total, size = len(unique), self.batch_size
         count = total if total <= size else size + total % size
-        if not self._has_kernels:
-            count = min(FEW, total)
+        if not self._prepares_shapes:
+            count = min(WARM_UP, total)
         some = [unique[number * total // count] for number in range(count)]
         tokens = self.loaded.tokenizer(some)
         positions = tokens.shape[1]
         if self.drops_tail:
             positions = kept_positions(lengths_of(self.network, tokens), positions)
         sizes = _batch_sizes(total, size)
-        shapes = {(rows, positions) for rows in sizes} if self._has_kernels else {(FEW, 0)}
+        shapes = {(rows, positions) for rows in sizes} if self._prepares_shapes else {(WARM_UP, 0)}
         if not shapes <= self._warmed:
             self.texts(some)
             self._warmed |= shapes
 
     def _image_shapes(self, count: int) -> set[tuple[int, ...]]:
-        if not self._has_kernels:
-            return {(FEW,)}
+        if not self._prepares_shapes:
+            return {(WARM_UP,)}
         return {(rows,) for rows in _batch_sizes(count, self.batch_size)}
 
     @property
-    def _has_kernels(self) -> bool:
-        """Whether kernels are chosen or compiled by the shape of a batch."""
+    def _prepares_shapes(self) -> bool:
+        """Whether the first batch of a shape is slow: kernels are chosen or compiled for it."""
         return self.device.type != "cpu" or self.settings.compile
 
     # For comparison

@@ -103,28 +103,27 @@ class Middle:
         batches = batches_holding(bench.job, bench.job.scenario.epoch_elements)
         self._bench = bench
         self._between = batches // 4, batches - batches // 4 - 1
-        self._cpu_s: list[float] = []
+        self._seen: list[tuple[float, int]] = []
+        """CPU seconds, and switches between this process's threads, at both places."""
         self._look_s = 0.0
-        self._switches: list[int] = []
         self.notes = dict.fromkeys(self._between, self._note)
         """Functions to call after certain batches of epoch 0."""
 
     def _note(self) -> None:
         begin_s = time.thread_time()
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        self._switches.append(usage.ru_nvcsw + usage.ru_nivcsw)
-        self._cpu_s.append(self._bench.cpu_s())
+        self._seen.append((self._bench.cpu_s(), usage.ru_nvcsw + usage.ru_nivcsw))
         self._look_s = time.thread_time() - begin_s
 
     def cost(self, first: Pass, elements: int) -> Iterator[FirstCost]:
         """Yield the check that compares it with the elements of the measured epochs."""
         begin, end = self._between
-        if len(self._cpu_s) == 2:
+        if len(self._seen) == 2:
+            (cpu_s, switches), (cpu_after_s, switches_after) = self._seen
             of_middle = sum(map(len, first.indices[begin + 1 : end + 1]))
             # The end of the first look at all processes and the start of the second lie between.
-            between_s = self._cpu_s[1] - self._cpu_s[0] - self._look_s
-            switches = self._switches[1] - self._switches[0]
-            yield FirstCost(max(0.0, between_s), of_middle, switches, elements)
+            between_s = max(0.0, cpu_after_s - cpu_s - self._look_s)
+            yield FirstCost(between_s, of_middle, switches_after - switches, elements)
 
 
 def run_with(

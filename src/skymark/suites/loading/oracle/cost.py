@@ -132,15 +132,15 @@ class FirstCost(Check):
         if oracle.declared.caches != "nothing" or self.cpu_s < LEAST_FIRST_CPU_S:
             return None
         work_s = max(0.0, self.cpu_s - SWITCH_CPU_S * self.switches) / self.elements
-        oracle.least_first_s = least_s = min(oracle.least_first_s, work_s)
+        oracle.least_first_s = min(oracle.least_first_s, work_s)
         if not oracle.is_quiet:  # other programs may have slowed epoch 0 alone
             return None
         if oracle.seen_cpu_s is None or not self.measured_elements:
             return None
         measured_s = oracle.seen_cpu_s / self.measured_elements
-        if measured_s >= LEAST_OF_FIRST * least_s:
+        if measured_s >= LEAST_OF_FIRST * oracle.least_first_s:
             return None
-        share = measured_s / least_s
+        share = measured_s / oracle.least_first_s
         return Cause(
             kind="kept-work",
             message=f"the measured epochs took {percent(share)} of the CPU time per element of "

@@ -121,14 +121,15 @@ class Sleeper:
         region.begins()
         begin_ns = time.perf_counter_ns()
         left_s = guess_of(cell.adapter).expected_s * self._factor
+        mark = self._card / str(os.getpid())
         self._card.mkdir(parents=True, exist_ok=True)
-        (self._card / str(os.getpid())).touch()
+        mark.touch()
         while left_s > 0:
             before_s = time.monotonic()
             time.sleep(LOOK_S)
             sharing = sum(map(is_live, self._card.iterdir()))
             left_s -= (time.monotonic() - before_s) / max(1, sharing)
-        (self._card / str(os.getpid())).unlink()
+        mark.unlink()
         timed_ns = time.perf_counter_ns() - begin_ns
         resources = region.ends()
         return RoundResult(
