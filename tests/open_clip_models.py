@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from skymark.suites.clip.models.choosing import normalisation_of
+from skymark.suites.clip.models.choosing import normalisation_of, writes_captions
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "src" / "skymark" / "suites" / "clip" / "models" / "open_clip.json"
@@ -189,6 +189,7 @@ def written() -> tuple[dict[str, Any], list[str]]:
             "digests": {
                 tag: digest for tag in tags if (digest := digest_in(get_pretrained_cfg(name, tag)))
             },
+            **({"captions": True} if writes_captions(configuration) else {}),
         }
     content = {
         "open_clip": version("open_clip_torch"),

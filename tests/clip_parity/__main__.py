@@ -31,12 +31,19 @@ from skymark.suites.clip.specification import (
     Source,
     Weights,
 )
-from tests.clip_parity.cases import AMP_CASES, CASES, Case
+from skymark.suites.clip.suite import CAPTION_VENV, VENV
+from tests.clip_parity.cases import AMP_CASES, CAPTIONING_CASES, CASES, Case
 from tests.faults.table import renew
 
 HERE = Path(__file__).parent
 BATCH_SIZE = 64
-USUAL = ("ViT-parity", "RN-parity")
+CAPTIONER = "CoCa-parity"
+USUAL = ("ViT-parity", "RN-parity", CAPTIONER)
+MEASURED = (
+    *("acc", "mean", "lp_", "image_", "text_", "weight_decay"),
+    *("Bleu_", "METEOR", "ROUGE_L", "CIDEr"),
+)
+"""Starts of the names of clip_benchmark's metrics that are compared."""
 COLUMNS = ("model, task and metric", "clip_benchmark 1.6.2", "skymark", "difference")
 
 
@@ -62,12 +69,11 @@ class Row:
         return float("inf") if self.ours is None else abs(self.theirs - self.ours)
 
 
-def interpreters() -> tuple[Path, Path]:
-    """Return the Python of clip_benchmark's environment, and of the clip suite's."""
+def interpreters(spec: VenvSpec = VENV) -> tuple[Path, Path]:
+    """Return the Python of clip_benchmark's environment, and of one of the clip suite's."""
     venvs = Venvs(cache_directory(), lambda text: print(text, file=sys.stderr))
     peer = venvs.ensure(VenvSpec(name="clip-benchmark", locked="clip-benchmark.txt"))
-    own = venvs.ensure(VenvSpec(name="clip", locked="adapters/clip.txt"))
-    return peer.python, own.python
+    return peer.python, venvs.ensure(spec).python
 
 
 def data_and_checkpoints(python: Path, architectures: Sequence[str]) -> Path:
@@ -156,9 +162,10 @@ def answers(
     return found
 
 
-def rows_of(root: Path, peer: Path, own: Path, architecture: str) -> list[Row]:
-    """Score all cases by both programs."""
-    cases = (*CASES, *AMP_CASES)
+def rows_of(
+    root: Path, peer: Path, own: Path, architecture: str, cases: Sequence[Case]
+) -> list[Row]:
+    """Score cases by both programs."""
     rows: list[Row] = []
     with TemporaryDirectory() as name:
         begin = time.monotonic()
@@ -171,8 +178,7 @@ def rows_of(root: Path, peer: Path, own: Path, architecture: str) -> list[Row]:
             place = Path(name) / str(number)
             place.mkdir()
             for metric, value in theirs(peer, root, architecture, case, place).items():
-                measured = metric.startswith(("acc", "mean", "lp_", "image_", "text_"))
-                if (measured or metric == "weight_decay") and value == value:
+                if metric.startswith(MEASURED) and value == value:
                     own_value = mine.get(metric)
                     row = Row(architecture, case.title, metric, value, own_value, case.tolerance)
                     rows.append(row)
@@ -199,7 +205,12 @@ def main() -> None:
     peer, own = interpreters()
     architectures = named or USUAL
     root = data_and_checkpoints(peer, architectures)
-    rows = [row for one in architectures for row in rows_of(root, peer, own, one)]
+    rows: list[Row] = []
+    for one in architectures:
+        if one == CAPTIONER:
+            rows += rows_of(root, *interpreters(CAPTION_VENV), one, CAPTIONING_CASES)
+        else:
+            rows += rows_of(root, peer, own, one, (*CASES, *AMP_CASES))
     write(Path(page), rows)
     for row in rows:
         print(f"{row.difference:.0e} {row.theirs:.6f} {row.name}")

@@ -37,6 +37,8 @@ SEARCH = {"train_split": "train", "val_split": "val", "epochs": 2}
 ALL = {"train_split": "train", "epochs": 4}
 FEW = {"train_split": "train", "epochs": 4, "fewshot_k": 8}
 PROMPTS = Path(__file__).with_name("prompts.json")
+CAPTIONING_CASES = (Case("captioning", "captions", "wds/captions", "captioning"),)
+"""Cases of the CoCa model."""
 CASES = (
     Case("classification", "digits", "wds/digits", "zeroshot_classification"),
     Case(

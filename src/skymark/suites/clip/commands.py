@@ -43,7 +43,6 @@ from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 from skymark.suites.clip.datacomp import SHEET as DATACOMP
 from skymark.suites.clip.datacomp import datacomp_readings, datacomp_sets
-from skymark.suites.clip.datasets.choosing import CAPTIONING
 from skymark.suites.clip.metrics import SCORE
 from skymark.suites.clip.names import SUITE
 from skymark.suites.clip.plan_table import (
@@ -320,7 +319,7 @@ SHEETS = {
     "linear probe": (("linear_probe",), ("lp_acc1",)),
     "selection": (("image_caption_selection",), ("acc",)),
     "association": (("image_association",), ("jaccard",)),
-    CAPTIONING: ((CAPTIONING,), ("CIDEr",)),
+    "captioning": (("captioning",), ("CIDEr",)),
     DATACOMP: ((DATACOMP,), (SCORE,)),
 }
 """The tables of `table` by name: the tasks in each, and its metrics unless others are given."""

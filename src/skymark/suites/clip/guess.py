@@ -6,7 +6,7 @@ from skymark.model.duration import Span
 from skymark.model.machine import Platform
 from skymark.suites.clip.datasets.local import DataSet
 from skymark.suites.clip.models.choosing import Sizes
-from skymark.suites.clip.specification import ClipSpecification, Precision
+from skymark.suites.clip.specification import CAPTIONING, ClipSpecification, Precision
 
 OPERATIONS_PER_S: dict[Platform, dict[Precision, float]] = {
     "cpu": {"fp32": 1.5e11, "bf16": 1.5e11, "fp16": 5e10, "amp": 1.5e11},
@@ -29,6 +29,11 @@ PROBE_S_PER_EPOCH_IMAGE = 2e-5
 """Seconds to train a linear classifier on the features of one image. Assumed."""
 PROBE_SEARCHES = 31
 """Trainings of a search for the weight decay, with the final training."""
+BEAMS = 6
+"""Captions that are tried at once for an image; open_clip encodes the image for each."""
+DECODED_TEXTS = 12
+"""Passes through the text encoder, in full length, for a caption of 30 tokens and its decoder.
+Assumed: each token needs a pass through both over the tokens before it."""
 TRAIN_IMAGES_PER_TEST_IMAGE = 5
 """Ratio of a training split to its test split. Assumed."""
 
@@ -47,6 +52,8 @@ def guess(
     if specification.linear_probe is not None:
         images, texts = images * (1 + TRAIN_IMAGES_PER_TEST_IMAGE), 0
     operations = images * sizes.image_flops + texts * sizes.text_flops
+    if specification.task == CAPTIONING:
+        operations = images * BEAMS * (sizes.image_flops + DECODED_TEXTS * sizes.text_flops)
     rate = OPERATIONS_PER_S[platform][specification.precision]
     encoders_s = operations / rate
     probe_s = _probe_s(specification, images)

@@ -13,6 +13,7 @@ SCORE = "score"
 DECODE_RATE = "decoded_images_per_s"
 ENCODE_RATE = "encoded_images_per_s"
 """Figure that decides the number of rounds: accuracy does not vary."""
+CAPTION_RATE = "captioned_images_per_s"
 END_TO_END_RATE = "end_to_end_images_per_s"
 
 IMAGE_RECALL = "image_retrieval_recall@"
@@ -34,9 +35,10 @@ def score_of(metrics: Mapping[str, float]) -> float | None:
     A data set's own figure, such as the worst group's accuracy, comes first. Classification: acc1.
     Several labels: mean average precision. Retrieval: mean of image and text recall at the smallest
     number of results. Image-caption selection: share of instances with images and texts right.
-    Association: Jaccard index.
+    Association: Jaccard index. Captioning: CIDEr.
     """
-    for name in (*OWN_FIGURES, "acc1", "lp_acc1", "mean_average_precision", "acc", "jaccard"):
+    usual = ("acc1", "lp_acc1", "mean_average_precision", "acc", "jaccard", "CIDEr")
+    for name in (*OWN_FIGURES, *usual):
         if name in metrics:
             return metrics[name]
     numbers = [
@@ -48,7 +50,7 @@ def score_of(metrics: Mapping[str, float]) -> float | None:
     return fmean(found)
 
 
-def _accuracy(name: str, heading: str, description: str, outcome: str) -> Metric:
+def _accuracy(name: str, heading: str, description: str, outcome: str | None) -> Metric:
     """Return a metric of accuracy, which does not vary."""
     return Metric(
         name=name,
@@ -172,6 +174,13 @@ ACCURACIES = (
         "class recall of a linear classifier on image features",
         "class_recall_part",
     ),
+    *(
+        _accuracy(f"Bleu_{n}", f"BLEU-{n}", f"BLEU of captions, up to {n} words in a row", None)
+        for n in (1, 2, 3, 4)
+    ),
+    _accuracy("METEOR", "METEOR", "METEOR of captions", None),
+    _accuracy("ROUGE_L", "ROUGE-L", "ROUGE-L of captions, averaged", "rouge_part"),
+    _accuracy("CIDEr", "CIDEr", "CIDEr of captions, averaged", "cider_part"),
 )
 """Metrics of the tasks, by CLIP_benchmark's names and definitions."""
 
@@ -179,7 +188,8 @@ METRICS = (
     Metric(
         name=SCORE,
         heading="score",
-        description="the task's own figure: acc1, mAP, mean of image and text recall, both acc",
+        description="the task's own figure: acc1, mAP, mean of image and text recall, both acc or "
+        "CIDEr",
         better="higher",
         scale="exact",
         compared=True,
@@ -197,6 +207,15 @@ METRICS = (
         better="higher",
         compared=True,
         shown=Shown(format="count", gives_way=2),
+    ),
+    _cost(
+        CAPTION_RATE,
+        "captioned images/s",
+        "1/s",
+        "images per second from cached pixels to written captions",
+        Shown(format="count", gives_way=2),
+        "higher",
+        own=True,
     ),
     _cost(
         DECODE_RATE,
@@ -229,7 +248,7 @@ METRICS = (
         "encoder_s",
         "encoder s",
         "s",
-        "time of the image and text encoders",
+        "time of the image and text encoders, and of writing captions",
         Shown(gives_way=7),
     ),
     _cost(
@@ -290,7 +309,7 @@ METRICS = (
     Metric(
         name="texts",
         heading="texts",
-        description="texts encoded: prompts or captions",
+        description="prompts or captions of the data set",
         scale="exact",
         integer=True,
         shown=Shown(gives_way=10),
@@ -331,6 +350,8 @@ SAMPLE_COLUMNS: dict[str, ColumnType] = {
     "both_right": "bool",
     "jaccard_part": "float64",
     "jaccard_10_12_part": "float64",
+    "rouge_part": "float64",
+    "cider_part": "float64",
     "score_part": "float64",
 }
 """Columns of the samples: a row per batch of images, then columns with a row per image."""

@@ -38,7 +38,8 @@ class ClipOptions(Frozen):
     tasks: tuple[str, ...] = Field(
         default=(),
         description="Tasks to score on the data sets that have them: zeroshot_classification, "
-        "zeroshot_retrieval, linear_probe, image_caption_selection or image_association. "
+        "zeroshot_retrieval, linear_probe, image_caption_selection, image_association or "
+        "captioning. "
         "[default: each data set's own]",
     )
     dataset_root: str | None = Field(

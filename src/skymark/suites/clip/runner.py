@@ -18,6 +18,7 @@ from skymark.suites.clip.encoding.loading import (
 )
 from skymark.suites.clip.features import features_directory
 from skymark.suites.clip.metrics import (
+    CAPTION_RATE,
     DECODE_RATE,
     ENCODE_RATE,
     END_TO_END_RATE,
@@ -29,7 +30,7 @@ from skymark.suites.clip.pixels.preprocessing import UndecodedPixels
 from skymark.suites.clip.reading.fetching import fetch, splits_of
 from skymark.suites.clip.reading.opening import open_for
 from skymark.suites.clip.scoring import Opened, ScoredCell, Scorer
-from skymark.suites.clip.specification import ClipSpecification
+from skymark.suites.clip.specification import CAPTIONING, ClipSpecification
 
 if TYPE_CHECKING:
     from skymark.model.machine import Platform
@@ -93,7 +94,7 @@ class ClipRunner:
         work = self._scorer.opened(specification)
         encoder = self._encoder_for(specification)
         work = self._scorer.with_pixels(specification, work, encoder)
-        self._scorer.warm(work, encoder)
+        self._scorer.warm(specification, work, encoder)
         _reset_peak(encoder)
         setup_s = time.perf_counter() - begin
         region.begins()
@@ -114,7 +115,9 @@ class ClipRunner:
             timed_ns=timed_ns,
             metrics=_metrics(outcome, encoder, timed_ns, resources)
             | _rates(work, outcome, timed_ns)
-            | energy_metrics(outcome.work.images, encoder.device, packages_j, resources),
+            | energy_metrics(
+                outcome.work.images + outcome.work.captions, encoder.device, packages_j, resources
+            ),
             resources=resources,
             samples=_samples(outcome),
             verification=verify(
@@ -138,7 +141,7 @@ class ClipRunner:
 
         from skymark.suites.clip.encoding.batches import bound_memory, return_freed_memory
         from skymark.suites.clip.encoding.encoder import Encoder, Settings
-        from skymark.suites.clip.encoding.loading import load_model
+        from skymark.suites.clip.encoding.loading import load_model, provide_captions
 
         settings = Settings(
             precision=specification.precision,
@@ -155,6 +158,8 @@ class ClipRunner:
             self._scorer.forget()
             return_freed_memory(device)
             loaded = load_model(specification.model, device, specification.seed)
+            if specification.task == CAPTIONING:
+                provide_captions(loaded)
             self._encoder = key, Encoder(loaded, settings)
         return self._encoder[1]
 
@@ -209,7 +214,9 @@ def _rates(opened: Opened, outcome: ScoredCell, timed_ns: int) -> dict[str, floa
         found[DECODE_RATE] = decoded_images / (decode_ns / 1e9)
     if work.images:
         found[ENCODE_RATE] = work.images / (work.images_ns / 1e9)
-    if decoded_images == work.images == images:
+    if work.captions:
+        found[CAPTION_RATE] = work.captions / (work.captions_ns / 1e9)
+    if decoded_images == work.images + work.captions == images:
         found[END_TO_END_RATE] = images / ((decode_ns + timed_ns) / 1e9)
     return found
 
@@ -234,7 +241,7 @@ def _samples(outcome: ScoredCell) -> dict[str, tuple[int, ...] | tuple[float, ..
 
 def _pixels_of(outcome: ScoredCell) -> str:
     """Return where the features of the images come from, for the record's conditions."""
-    if outcome.work.images:
+    if outcome.work.images or outcome.work.captions:
         return "computed"
     kept = all(isinstance(one.pixels, UndecodedPixels) for one in outcome.scored.splits)
     return "kept features" if kept else "features of an earlier cell"

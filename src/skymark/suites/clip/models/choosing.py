@@ -6,7 +6,7 @@ import ast
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import file_digest
 from importlib.resources import files
@@ -52,6 +52,8 @@ class Architecture(Frozen):
 
     quick_gelu: bool
     """Whether its activation is QuickGELU, as in OpenAI's models."""
+    captions: bool = False
+    """Whether its models write captions."""
     sizes: Sizes | None
     """None if the survey could not build it, and for the user's own."""
     tags: dict[str, bool] = Field(default_factory=dict)
@@ -93,10 +95,32 @@ def architecture_of(model: Model) -> Architecture | None:
     """Return the configuration of a model's architecture; None if it comes with the weights."""
     if model.configuration is not None:
         content = configuration_in(Path(model.configuration.path))
-        return Architecture(quick_gelu=bool(content.get("quick_gelu", False)), sizes=None)
+        return Architecture(
+            quick_gelu=bool(content.get("quick_gelu", False)),
+            captions=writes_captions(content),
+            sizes=None,
+        )
     if model.library != "open_clip" or model.weights.folder or model.weights.hub:
         return None
     return registry().architectures.get(model.architecture)
+
+
+NO_CAPTIONS = "writes no captions; name a CoCa model with open_clip's own tokenizer"
+
+
+def writes_captions(configuration: Mapping[str, object]) -> bool:
+    """Whether a configuration in open_clip's format is of a CoCa model with the tokenizer of CLIP.
+
+    open_clip's ``generate`` and clip_benchmark know the tokens of that tokenizer only.
+    """
+    text = configuration["text_cfg"]
+    return "multimodal_cfg" in configuration and "hf_tokenizer_name" not in dict(text)  # type: ignore[call-overload]
+
+
+def lacks_captions(model: Model) -> bool:
+    """Whether a model writes no captions; only its worker knows that of a folder or repository."""
+    known = architecture_of(model)
+    return model.library != "open_clip" or (known is not None and not known.captions)
 
 
 def activation_fits(architecture: str, tag: str) -> bool:

@@ -13,12 +13,12 @@ from typing import Any
 
 from skymark.model.base import digest_of
 from skymark.model.record import Cause, Verification
-from skymark.suites.clip.encoding.encoder import Encoder
+from skymark.suites.clip.encoding.encoder import Encoder, captions_of
 from skymark.suites.clip.encoding.loading import activations_of
 from skymark.suites.clip.models.own_weights import QUICK, activation_in
 from skymark.suites.clip.pixels.preprocessing import PixelMap, UndecodedPixels
 from skymark.suites.clip.reading.opening import OpenedSplit, reread
-from skymark.suites.clip.specification import ClipSpecification, Precision
+from skymark.suites.clip.specification import CAPTIONING, ClipSpecification, Precision
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ScoredSplit:
     opened: OpenedSplit
     pixels: PixelMap | UndecodedPixels
     features: Any
-    """Float32 of shape (images, dimensions)."""
+    """Float32 of shape (images, dimensions); for captioning, the captions written."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,16 @@ def verify(
         for split in scored.splits:
             check_labels(split, generator, read_again)
             compared += check_pixels(split, encoder, generator)
-            difference = max(difference, check_features(split, encoder, generator, tolerance))
+            if specification.task == CAPTIONING:
+                check_captions(split, encoder, generator)
+            else:
+                found = check_features(split, encoder, generator, tolerance)
+                difference = max(difference, found)
         if expected_texts or scored.texts:
             check_texts(scored, expected_texts)
-            difference = max(difference, check_text_features(scored, encoder, generator, tolerance))
+            if specification.task != CAPTIONING:
+                found = check_text_features(scored, encoder, generator, tolerance)
+                difference = max(difference, found)
     except Refused as refused:
         cause = refused.cause
     return Verification(
@@ -193,6 +199,29 @@ def check_features(
     tensors = torch.stack([_inputs(split, encoder, number)[1] for number in chosen])
     again = encoder.plain_image_features(tensors)
     return _checked("images", split.features[chosen], again, tolerance)
+
+
+def check_captions(split: ScoredSplit, encoder: Encoder, generator: random.Random) -> None:
+    """Write the captions of a random batch again from open_clip's own pixels.
+
+    The batch is whole, because other sums of another batch could change a caption.
+    """
+    import torch
+
+    sizes = encoder.work.image_batches
+    batch = generator.randrange(len(sizes))
+    begin = sum(sizes[:batch])
+    numbers = range(begin, begin + sizes[batch])
+    tensors = torch.stack([_inputs(split, encoder, number)[1] for number in numbers])
+    again = captions_of(encoder.caption_tokens(tensors))
+    for number, text in zip(numbers, again, strict=True):
+        if split.features[number] != text:
+            name = split.opened.samples.name_of(number)
+            raise Refused(
+                "wrong-captions",
+                f"{name} was scored with the caption {split.features[number]!r}, and open_clip "
+                f"writes {text!r}",
+            )
 
 
 def check_texts(scored: Scored, expected: Sequence[str]) -> None:

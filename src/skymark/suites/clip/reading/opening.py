@@ -319,6 +319,7 @@ def _check_kind(opened: OpenedSplit, task: str) -> None:
         "zeroshot_classification": (samples.captions or samples.associations) is None,
         "linear_probe": samples.labels is not None,
         "zeroshot_retrieval": samples.captions is not None and samples.images_per_instance == 1,
+        "captioning": samples.captions is not None and samples.images_per_instance == 1,
         "image_caption_selection": samples.captions is not None,
         "image_association": samples.associations is not None,
     }
