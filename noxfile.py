@@ -53,6 +53,8 @@ TIMED = "tests/benchmarks"
 CLOUD = "tests/cloud"
 CLIP = "tests/clip"
 """Tests of the clip suite's worker side, which run in its venv, with torch."""
+CAPTIONS = f"{CLIP}/test_captioning.py"
+"""Those of them that run in the venv in which captions are written."""
 IN_VENV = ("python", "-m", "tests.in_venv")
 """Runs pytest in a venv that it makes: that of SkyPilot, or an adapter's."""
 LARGE_BYTES = 5_000_000
@@ -120,7 +122,12 @@ def run_other_tests(session: nox.Session, *python: str) -> None:
     cloud = (*in_venv, "cloud", *CLOUD_PROCESSES, *SLOWEST, CLOUD, "-m", IN_MINUTES)
     clip = (*in_venv, "clip", *SLOWEST, CLIP)
     elsewhere = (f"--ignore={place}" for place in (TIMED, CLIP, CLOUD))
-    with beside(session, CLOUD, cloud), beside(session, CLIP, clip):
+    captions = (*in_venv, "clip-captions", *SLOWEST, CAPTIONS)
+    with (
+        beside(session, CLOUD, cloud),
+        beside(session, CLIP, clip),
+        beside(session, CAPTIONS, captions),
+    ):
         session.run(*pytest, *PROCESSES, "-m", "not core", *elsewhere)
 
 
@@ -128,6 +135,8 @@ def run_other_tests(session: nox.Session, *python: str) -> None:
 def clip_tests(session: nox.Session) -> None:
     """Run the tests of the clip suite's worker side in its venv, or those named."""
     session.run(*IN_VENV, "clip", *(session.posargs or [CLIP]))
+    if not session.posargs:
+        session.run(*IN_VENV, "clip-captions", CAPTIONS)
 
 
 @nox.session

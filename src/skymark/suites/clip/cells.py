@@ -234,7 +234,7 @@ def cells_of_model(
     features: str | None,
 ) -> Iterator[PlannedCell]:
     """Yield a model's cells with their group, local files and expected time."""
-    refusal = None
+    key, refusal = group_of(model.model), None
     if lacks_captions(model.model):
         cause = Cause(kind="no-captions", message=f"{model.name} {NO_CAPTIONS}")
         refusal = (Status.UNSUPPORTED, cause)
@@ -242,7 +242,7 @@ def cells_of_model(
     for work in works:
         texts = (work.specification.prompt_file, work.specification.name_file)
         writes = work.specification.task == CAPTIONING
-        key = f"{group_of(model.model)}{' captions' if writes else ''}"
+        refused = refusal if writes else None
         own_files = (*model.model.files, *(one.path for one in texts if one is not None))
         yield PlannedCell(
             cell=Cell(
@@ -255,13 +255,13 @@ def cells_of_model(
                 specification={**work.content, **own},
                 reuse=None if writes else features,
             ),
-            group=key,
+            group=f"{key} captions" if writes else key,  # another venv, so another process
             shard_key=key,
             guess=guess(work.specification, work.dataset, model.sizes, platform),
             local_files=(*work.dataset.local_files, *own_files),
             data=work.dataset.taken,
-            refusal=refusal if writes else None,
-            notes=(*model.notes, *work.notes),
+            refusal=refused,
+            notes=(*model.notes, *work.notes) if refused is None else (refused[1].message,),
         )
 
 

@@ -175,7 +175,7 @@ ACCURACIES = (
         "class_recall_part",
     ),
     *(
-        _accuracy(f"Bleu_{n}", f"BLEU-{n}", f"BLEU of captions, up to {n} words in a row", None)
+        _accuracy(f"Bleu_{n}", f"BLEU-{n}", f"BLEU of captions, n-grams up to length {n}", None)
         for n in (1, 2, 3, 4)
     ),
     _accuracy("METEOR", "METEOR", "METEOR of captions", None),

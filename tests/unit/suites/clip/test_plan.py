@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[4]
 SUITE = ClipSuite()
 LAION = "ViT-B-32:laion2b_s34b_b79k"
 OPENAI = "RN50-quickgelu:openai"
+COCA = "coca_ViT-B-32:laion2b_s13b_b90k"
 
 
 def result(number=0, **metrics):
@@ -52,6 +53,46 @@ def test_a_model_s_data_sets_and_tasks_share_a_process_and_a_machine(planned):
     assert groups == {LAION: {LAION}, OPENAI: {OPENAI}}
     assert [one.shard_key for one in found] == [one.group for one in found]
     assert len(found) == 8
+
+
+def test_captions_are_written_in_fp32_in_a_venv_and_a_process_of_their_own(planned):
+    both = ("zeroshot_retrieval", "captioning")
+    usual, writes = planned("wds/flickr8k", models=(COCA,), tasks=both, platform="gpu")
+    assert (usual.group, writes.group) == (COCA, f"{COCA} captions")
+    assert usual.shard_key == writes.shard_key
+    assert SUITE.venv(usual.cell).name == "clip"
+    assert SUITE.venv(writes.cell).name == "clip-captions"
+    assert ClipSpecification.of(usual.cell).precision == "amp"
+    assert ClipSpecification.of(writes.cell).precision == "fp32"
+    assert writes.guess.expected_s > 3 * usual.guess.expected_s
+    assert any("SPICE" in note for note in writes.notes)
+    with pytest.raises(UsageError, match=r"fp32, and --precision is bf16"):
+        planned("wds/flickr8k", models=(COCA,), tasks=both, settings={"precision": "bf16"})
+
+
+def test_only_a_model_that_writes_captions_is_asked_for_them(planned, tmp_path):
+    tower = {"embed_dim": 8, "vision_cfg": {}, "text_cfg": {}}
+    roberta = {**tower, "text_cfg": {"hf_tokenizer_name": "roberta-base"}, "multimodal_cfg": {}}
+    kinds = {"plain": tower, "coca": {**tower, "multimodal_cfg": {}}, "roberta": roberta}
+    weights = tmp_path / "weights.pt"
+    weights.write_bytes(b"x")
+    for name, configuration in kinds.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(configuration))
+    models = (
+        *(
+            LAION,
+            COCA,
+            "hf-hub:me/coca",
+            "transformers:me/clip",
+            f"coca_roberta-ViT-B-32:{weights}",
+        ),
+        *(f"{tmp_path / name}.json:{weights}" for name in kinds),
+    )
+    found = planned("wds/flickr8k", models=models, tasks=("captioning",))
+    refused = [one.refusal is not None for one in found]
+    assert refused == [True, False, False, True, True, True, False, True]
+    assert found[0].refusal[1].message in found[0].notes
+    assert not any(one.refusal for one in planned("wds/flickr8k", models=models))
 
 
 def test_settings_are_in_the_specification_and_shown_where_they_were_changed(planned):
@@ -202,7 +243,7 @@ def test_the_declaration_names_every_metric_once():
 def test_the_page_of_the_suite_defines_every_rate():
     page = (ROOT / "docs" / "clip.md").read_text(encoding="utf-8")
     rates = [one for one in DECLARATION.metrics if one.unit == "1/s"]
-    assert len(rates) == 3
+    assert len(rates) == 4
     assert all(f"| {one.heading} | `{one.name}` |" in page for one in rates)
 
 
