@@ -34,8 +34,9 @@ from skymark.cli.parameters import (
 )
 from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.results import note_page, show
-from skymark.cli.tables import Json, note_shortages, short_time
+from skymark.cli.tables import Json, short_time
 from skymark.execute.duration import require_time
+from skymark.execute.planner import lacks_here
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
@@ -259,9 +260,9 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     home = results_directory()
     time = expected_time(wanted, part, in_pairs=revision is not None, history=home)
     require_time(wanted, time)
-    for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
-        note(sentence)
-    note_shortages(wanted)
+    for one in (*wanted.sentences, short_time(wanted, time), *lacks_here(wanted)):
+        if one is not None:
+            note(one)
     results = Results(
         directory=home,
         output=how.output,

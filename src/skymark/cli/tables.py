@@ -13,9 +13,9 @@ from skymark.api import expected_time
 from skymark.cli.caller import note, print_plain
 from skymark.cli.console import PlainConsole
 from skymark.execute.duration import RunTime
+from skymark.execute.planner import lacks_here
 from skymark.execute.project_file import results_directory
 from skymark.model.plan import Plan
-from skymark.model.record import Cause
 from skymark.model.sizes import count_of
 from skymark.report.text import about, duration
 
@@ -88,28 +88,8 @@ def print_plan(plan: Plan, against: Revision | None = None) -> None:
     print_plain(f"\n{cells} to measure{beside}; {rounds} {each} {made}")
     if warning := short_time(plan, time):
         note(warning)
-    note_shortages(plan)
-
-
-def note_shortages(plan: Plan) -> None:
-    """Say where this machine has too little room for the worker processes of a plan."""
-    from skymark.machine.cgroup import Need, room_here, shortage
-    from skymark.machine.fitness import room_warnings
-    from skymark.suite.registry import suite_named
-
-    suite, room = suite_named(plan.suite), room_here()
-    needs = {one.cell.id: suite.need(one.cell) for one in plan.runnable}
-    lacking: dict[Cause, list[str]] = {}
-    for id, need in needs.items():
-        if (cause := shortage(need, room)) is not None:
-            lacking.setdefault(cause, []).append(id)
-    for cause, cells in lacking.items():
-        others = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
-        note(f"cannot be measured here: {cells[0]}{others}: {cause.message}; {cause.action}")
-    named = {cause.kind for cause in lacking}
-    for warning in room_warnings(room) if set(needs.values()) - {Need()} else ():
-        if warning.kind not in named:
-            note(f"{warning.message}; {warning.action}")
+    for lack in lacks_here(plan):
+        note(lack)
 
 
 def short_time(plan: Plan, time: RunTime) -> str | None:

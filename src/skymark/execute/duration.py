@@ -5,18 +5,20 @@ Pure functions: one estimate for ``skymark plan``, the progress bar and the pric
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import heapreplace
 from pathlib import Path
 from typing import Literal
 
-from skymark.execute.partition.shard import Shard
+from skymark.execute.partition.shard import Shard, items_of, worker_parts
+from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.duration import NOTHING, Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.sizes import count_of
-from skymark.rundir.history import PastRun, past_run
+from skymark.rundir.history import PastRun, past_run, read_history
 from skymark.rundir.reader import open_run
 
 LATEST = 10
@@ -238,6 +240,50 @@ def _expected_rounds(effort: Effort) -> float:
 
 def _factor(past: PastRun, plan: Plan) -> float:
     return SAME_PROFILE_FACTOR if past.profile == plan.profile else OTHER_PROFILE_FACTOR
+
+
+def time_of_split(plan: Plan, split: Split, runs: Path) -> tuple[Span, float]:
+    """Return the time of the longest part of a split plan, and the seconds until all have ended.
+
+    Args:
+        plan: what is split.
+        split: between the workers.
+        runs: directory of earlier runs.
+
+    Raises:
+        UsageError: the plan has no cells.
+    """
+    history = read_history(runs, plan, latest=LATEST)
+    times = {}
+    for part in worker_parts(split, items_of(plan.cells)):
+        if part.keys:
+            cells = tuple(one for one in plan.cells if one.shard_key in part.keys)
+            own = plan.model_copy(update={"cells": cells})
+            times[part.number] = run_time(own, history).whole
+    if not times:
+        raise UsageError("the plan has no cells; choose other --scenarios or --adapters")
+    whole_s = max(
+        _elapsed_s([times[number].expected_s for number in numbers if number in times], at_once)
+        for numbers, at_once in _jobs(split)
+    )
+    return max(times.values(), key=lambda time: time.expected_s), whole_s
+
+
+def _jobs(split: Split) -> Iterator[tuple[range, int]]:
+    """Yield the workers of each slice, by number, and how many of them run at once."""
+    first = 0
+    for one in split.types:
+        for _ in range(one.count):
+            yield range(first, first + one.completions), one.at_once
+            first += one.completions
+
+
+def _elapsed_s(times_s: Sequence[float], at_once: int) -> float:
+    """Return the time until all have ended, of which some run at once, in their order."""
+    busy_s = [0.0] * at_once
+    for time_s in times_s:
+        heapreplace(busy_s, busy_s[0] + time_s)
+    return max(busy_s)
 
 
 def with_measured_times(plan: Plan, runs: Sequence[Path]) -> Plan:
