@@ -5,8 +5,9 @@ Pure functions: one estimate for ``skymark plan``, the progress bar and the pric
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heapreplace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -253,37 +254,22 @@ def time_of_split(plan: Plan, split: Split, runs: Path) -> tuple[Span, float]:
     Raises:
         UsageError: the plan has no cells.
     """
-    history = read_history(runs, plan, latest=LATEST)
-    times = {}
-    for part in worker_parts(split, items_of(plan.cells)):
-        if part.keys:
-            cells = tuple(one for one in plan.cells if one.shard_key in part.keys)
-            own = plan.model_copy(update={"cells": cells})
-            times[part.number] = run_time(own, history).whole
-    if not times:
+    if not plan.cells:
         raise UsageError("the plan has no cells; choose other --scenarios or --adapters")
-    whole_s = max(
-        _elapsed_s([times[number].expected_s for number in numbers if number in times], at_once)
-        for numbers, at_once in _jobs(split)
-    )
-    return max(times.values(), key=lambda time: time.expected_s), whole_s
-
-
-def _jobs(split: Split) -> Iterator[tuple[range, int]]:
-    """Yield the workers of each slice, by number, and how many of them run at once."""
-    first = 0
+    history = read_history(runs, plan, latest=LATEST)
+    times = []
+    for part in worker_parts(split, items_of(plan.cells)):
+        cells = tuple(one for one in plan.cells if one.shard_key in part.keys)
+        own = plan.model_copy(update={"cells": cells})
+        times.append(run_time(own, history).whole if cells else NOTHING)
+    whole_s, following = 0.0, iter(times)
     for one in split.types:
         for _ in range(one.count):
-            yield range(first, first + one.completions), one.at_once
-            first += one.completions
-
-
-def _elapsed_s(times_s: Sequence[float], at_once: int) -> float:
-    """Return the time until all have ended, of which some run at once, in their order."""
-    busy_s = [0.0] * at_once
-    for time_s in times_s:
-        heapreplace(busy_s, busy_s[0] + time_s)
-    return max(busy_s)
+            busy_s = [0.0] * one.at_once
+            for time in islice(following, one.completions):
+                heapreplace(busy_s, busy_s[0] + time.expected_s)
+            whole_s = max(whole_s, *busy_s)
+    return max(times, key=lambda time: time.expected_s), whole_s
 
 
 def with_measured_times(plan: Plan, runs: Sequence[Path]) -> Plan:

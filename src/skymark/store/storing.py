@@ -262,15 +262,10 @@ def store_run(
 
 def not_sent(damaged: Mapping[str, str], directory: Path) -> str:
     """Return the message about the damaged files of a run, which a store does not get."""
-    lines = [f"  {path}: {reason}" for path, reason in list(damaged.items())[:NAMED_FILES]]
-    more = len(damaged) - len(lines)
-    return "\n".join(
-        [
-            f"NOT sent, because damaged in {directory}; the store's own copies stay:",
-            *lines,
-            *([f"  and {more} more"] if more > 0 else []),
-        ]
-    )
+    head = f"NOT sent, because damaged in {directory}; the store's own copies stay:"
+    lines = [f"  {path}: {reason}" for path, reason in damaged.items()]
+    more = len(lines) - NAMED_FILES
+    return "\n".join((head, *lines[:NAMED_FILES], *([f"  and {more} more"] if more > 0 else ())))
 
 
 @contextmanager
