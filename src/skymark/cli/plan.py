@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from skymark.api import expected_time
 from skymark.cli.against import Against, revision_asked_for
-from skymark.cli.caller import note, print_json
+from skymark.cli.caller import note, print_json, print_plain
 from skymark.cli.help import RARE
 from skymark.cli.options import DEFAULT_OPTIONS, PlanOptions
 from skymark.cli.parameters import (
@@ -22,10 +23,16 @@ from skymark.cli.parameters import (
     TotalMemory,
 )
 from skymark.cli.splitting import print_split, require_split
-from skymark.cli.tables import print_plan
+from skymark.cli.tables import print_rows, short_time
 from skymark.execute.duration import with_measured_times
-from skymark.execute.planner import plan_text, write_plan
+from skymark.execute.planner import lacks_here, plan_text, write_plan
+from skymark.execute.project_file import results_directory
 from skymark.model.plan import Plan
+from skymark.model.sizes import count_of
+from skymark.report.text import about, duration
+
+if TYPE_CHECKING:
+    from skymark.execute.revision import Revision
 
 
 def plan(
@@ -85,3 +92,51 @@ def write_plan_file(plan: Plan, output: Path | None) -> None:
     if output is not None:
         write_plan(plan, output)
         note(f"plan in {output}; run it: skymark run --plan {output}")
+
+
+def print_plan(plan: Plan, against: Revision | None = None) -> None:
+    """Print a plan: one row per scenario, with the adapters that run and the refused ones.
+
+    Args:
+        plan: the cells.
+        against: the revision that they are compared with; None for a run by itself.
+    """
+    effort = plan.bounds
+    rows: dict[str, tuple[list[str], list[str]]] = {}
+    for planned in plan.cells:
+        runs, refused = rows.setdefault(planned.cell.label, ([], []))
+        if planned.refusal is None:
+            runs.append(planned.cell.adapter)
+        else:
+            status, cause = planned.refusal
+            refused.append(f"{planned.cell.adapter} ({status.value}: {cause.message})")
+    print_rows(
+        ("scenario", "adapters", "not run"),
+        ((label, " ".join(runs), "; ".join(refused)) for label, (runs, refused) in rows.items()),
+    )
+    for sentence in plan.sentences:
+        print_plain(f"\n{sentence}")
+    rounds = (
+        f"{effort.min_rounds}"
+        if effort.min_rounds == effort.max_rounds
+        else f"{effort.min_rounds} to {effort.max_rounds}"
+    )
+    many = "" if rounds == "1" else "s"
+    each = f"round{many} each"
+    if against is not None:
+        each = f"pair{many} of rounds each against {against.short}"
+    adapters = {planned.cell.adapter for planned in plan.runnable}
+    time = expected_time(plan, in_pairs=against is not None, history=results_directory())
+    if plan.allotment is None:
+        takes = about(time.measuring)
+    else:
+        takes = f"at most {duration(plan.allotment.time_s)} (goal {plan.allotment.goal})"
+    left_out = len(plan.cells) - len(plan.runnable)
+    cells = f"{count_of(len(plan.runnable), 'cell')} of {count_of(len(adapters), 'adapter')}"
+    beside = f", {left_out} left out" if left_out else ""
+    made = f"(effort {effort.name}); {takes}, once venvs and data are made"
+    print_plain(f"\n{cells} to measure{beside}; {rounds} {each} {made}")
+    if warning := short_time(plan, time):
+        note(warning)
+    for lack in lacks_here(plan):
+        note(lack)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from skymark.execute.partition.shard import Shard, items_of, worker_parts
+from skymark.execute.partition.shard import items_of, worker_parts
 from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.duration import NOTHING, Span
@@ -88,7 +88,7 @@ class RunTime(Frozen):
 def run_time(
     plan: Plan,
     history: Sequence[PastRun] = (),
-    shard: Shard | None = None,
+    part: Sequence[PlannedCell] | None = None,
     *,
     in_pairs: bool = False,
 ) -> RunTime:
@@ -97,12 +97,12 @@ def run_time(
     Args:
         plan: the cells and the effort.
         history: earlier runs on any machine; runs of the plan's profile and effort come first.
-        shard: part of the plan; None for the whole.
+        part: cells of the plan to measure; None for all.
         in_pairs: whether each round is measured on two sides, in a process of its own.
     """
     ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
-    part = plan.cells if shard is None else shard.take(plan.cells)
-    cells = [planned for planned in part if planned.refusal is None]
+    wanted = plan.cells if part is None else part
+    cells = [planned for planned in wanted if planned.refusal is None]
     bounds = plan.bounds
     least = bounds.model_copy(update={"max_rounds": bounds.min_rounds})
     least_rounds = _measuring(cells, plan, least, ranked, in_pairs=in_pairs)
@@ -259,9 +259,8 @@ def time_of_split(plan: Plan, split: Split, runs: Path) -> tuple[Span, float]:
     history = read_history(runs, plan, latest=LATEST)
     times = []
     for part in worker_parts(split, items_of(plan.cells)):
-        cells = tuple(one for one in plan.cells if one.shard_key in part.keys)
-        own = plan.model_copy(update={"cells": cells})
-        times.append(run_time(own, history).whole if cells else NOTHING)
+        cells = [one for one in plan.cells if one.shard_key in part.keys]
+        times.append(run_time(plan, history, cells).whole if cells else NOTHING)
     whole_s, following = 0.0, iter(times)
     for one in split.types:
         for _ in range(one.count):
