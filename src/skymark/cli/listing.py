@@ -78,8 +78,7 @@ def listing(
 def _list_kinds(*, json: bool) -> None:
     """Print the kinds of things, each with its meaning."""
     if json:
-        rows = [{"kind": kind, "meaning": meaning} for kind, meaning in KINDS.items()]
-        print_json(rows)
+        print_json([{"kind": kind, "meaning": meaning} for kind, meaning in KINDS.items()])
         return
     print_rows(("kind", "meaning"), KINDS.items())
     note("list one kind: skymark list KIND")
