@@ -69,7 +69,8 @@ def expected_time(
     from skymark.execute.duration import LATEST, run_time
     from skymark.rundir.history import read_history
 
-    return run_time(plan, read_history(history, plan, latest=LATEST), part, in_pairs=in_pairs)
+    cells = None if part is None else part.take(plan.cells)
+    return run_time(plan, read_history(history, plan, latest=LATEST), cells, in_pairs=in_pairs)
 
 
 def run(

@@ -135,12 +135,13 @@ def imported_when_called(reference: str) -> Callable[..., Any]:
 
 
 def extensions(group: str) -> tuple[EntryPoint, ...]:
-    """Return the entry points of a group, of every package that is installed."""
+    """Return the entry points of one of skymark's groups, of every package that is installed."""
     return _extensions().get(group, ())
 
 
 @cache
 def _extensions() -> dict[str, tuple[EntryPoint, ...]]:
-    """Read the entry points of all packages by group, once, because it takes tens of ms."""
+    """Read the entry points for skymark by group, once, because it takes tens of ms."""
     points = entry_points()
-    return {group: tuple(points.select(group=group)) for group in points.groups}
+    own = (group for group in points.groups if group.startswith("skymark."))
+    return {group: tuple(points.select(group=group)) for group in own}

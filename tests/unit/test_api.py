@@ -54,6 +54,21 @@ def test_importing_the_package_loads_no_library():
     assert not HEAVY & set(loaded)
 
 
+def test_showing_a_plan_loads_nothing_that_measures_stores_or_rents():
+    program = (
+        "import sys; from skymark.cli.main import main; main(['plan', '--adapters', 'numpy']);"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    others = ("cloud", "measure", "store", "machine.nvidia", "cli.run", "cli.rented_options")
+    packages = tuple(f"skymark.{one}" for one in others)
+    assert [one for one in loaded if one.startswith(packages)] == []
+    assert not {"numpy", "pyarrow", "psutil", "concurrent.futures.process"} & set(loaded)
+
+
 def test_no_module_replaces_a_public_function():
     for module in pkgutil.iter_modules(skymark.__path__):
         if f"skymark.{module.name}" not in NOT_HERE:

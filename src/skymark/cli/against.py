@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+import skymark
 from skymark.cli.caller import note, print_json
 from skymark.cli.help import RARE
 from skymark.cli.parameters import DIFFERENCE, PAIRS
@@ -104,13 +105,12 @@ def show_pair(before: Run, after: Run, practical: float | None, *, json: bool, g
     from skymark.cli.results import note_page
     from skymark.cli.stores import say_what_was_stored
     from skymark.cli.tables import stdout_console
-    from skymark.report.compare import compare_runs
     from skymark.report.compare import gate as check
     from skymark.report.comparison_tables import print_comparison
 
-    comparison = compare_runs(before, after, practical=practical)
+    comparison = skymark.compare(before, after, practical=practical)
     if json:
-        print_json(comparison.model_dump_json(indent=1))
+        print_json(comparison.to_json())
     else:
         print_comparison(comparison, stdout_console())
     are_written = True

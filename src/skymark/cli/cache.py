@@ -196,8 +196,7 @@ def _build_for_runs(
 def _print_built(data_set: str, entry: Path, read_with: str | None, *, json: bool) -> None:
     """Print the directory of a built cache, and the call or command that reads it."""
     if json:
-        rows = {"data_set": data_set, "directory": str(entry), "read_with": read_with}
-        print_json(rows)
+        print_json({"data_set": data_set, "directory": str(entry), "read_with": read_with})
         return
     print_plain(f"{data_set}: {entry}")
     if read_with:

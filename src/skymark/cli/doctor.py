@@ -103,8 +103,7 @@ def _doctor_of_clouds(*, json: bool) -> int:
 
     found = check_up(os.environ)
     if json:
-        state = {**found.model_dump(mode="json"), "all_well": found.all_well}
-        print_json(state)
+        print_json({**found.model_dump(mode="json"), "all_well": found.all_well})
     else:
         print_checkup(found)
     return 0 if found.all_well else 1

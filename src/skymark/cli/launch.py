@@ -365,6 +365,5 @@ def _run_commands(cluster: str, jobs: Sequence[Job], *, detach: bool, json: bool
         return INTERRUPTED
     if json:
         ended = None if detach else all_well
-        rows = {"machine": cluster, "jobs": [one.number for one in queued], "all_well": ended}
-        print_json(rows)
+        print_json({"machine": cluster, "jobs": [one.number for one in queued], "all_well": ended})
     return 0 if all_well else 1

@@ -78,8 +78,7 @@ def listing(
 def _list_kinds(*, json: bool) -> None:
     """Print the kinds of things, each with its meaning."""
     if json:
-        rows = [{"kind": kind, "meaning": meaning} for kind, meaning in KINDS.items()]
-        print_json(rows)
+        print_json([{"kind": kind, "meaning": meaning} for kind, meaning in KINDS.items()])
         return
     print_rows(("kind", "meaning"), KINDS.items())
     note("list one kind: skymark list KIND")
@@ -123,11 +122,32 @@ def _rows(kind: Kind, chosen: Sequence[Suite]) -> list[Row]:
         case "adapters":
             return adapter_rows(chosen, Venvs(cache_directory()))
         case "profiles":
-            return profile_rows()
+            return [
+                {
+                    "name": one.name,
+                    "suite": one.suite,
+                    "platform": one.platform,
+                    "scenarios": list(one.scenarios),
+                    "size": one.size,
+                    "effort": one.effort,
+                    "minutes": one.deadline_minutes,
+                    "description": one.description,
+                }
+                for one in map(load_profile, profile_paths())
+            ]
         case "suites":
             return suite_rows(chosen)
         case "causes":
-            return cause_rows()
+            return [
+                {
+                    "kind": cause,
+                    "given": list(one.given),
+                    "meaning": one.meaning,
+                    "action": one.action,
+                    "page": None if one.page is None else f"docs/{one.page}",
+                }
+                for cause, one in explanations().items()
+            ]
 
 
 def _title(row: Row) -> str:
@@ -184,38 +204,6 @@ def venv_state(suite: Suite, slug: str, install: object, venvs: Venvs) -> str:
     if not states:
         return "not needed"
     return "built" if all(states) else "made on first use"
-
-
-def profile_rows() -> list[Row]:
-    """One row per profile."""
-    profiles = [load_profile(name) for name in profile_paths()]
-    return [
-        {
-            "name": profile.name,
-            "suite": profile.suite,
-            "platform": profile.platform,
-            "scenarios": list(profile.scenarios),
-            "size": profile.size,
-            "effort": profile.effort,
-            "minutes": profile.deadline_minutes,
-            "description": profile.description,
-        }
-        for profile in profiles
-    ]
-
-
-def cause_rows() -> list[Row]:
-    """One row per kind of cause and warning."""
-    return [
-        {
-            "kind": kind,
-            "given": list(one.given),
-            "meaning": one.meaning,
-            "action": one.action,
-            "page": None if one.page is None else f"docs/{one.page}",
-        }
-        for kind, one in explanations().items()
-    ]
 
 
 def suite_rows(chosen: Sequence[Suite]) -> list[Row]:

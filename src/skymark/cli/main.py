@@ -45,7 +45,7 @@ MANAGED = "Manage rented machines"
 COMMANDS = {
     "Measure on this machine": {
         "run": ("run:run", "Measure loaders or models on this machine, and rank them."),
-        "plan": ("run:plan", "Show the measurements that `run` would make, and their time."),
+        "plan": ("plan:plan", "Show the measurements that `run` would make, and their time."),
         "watch": ("watch:watch", "Find out what a training loop waits for, and what to change."),
         "tune": ("tune:tune", "Find the loader and settings that feed a GPU with the least CPU."),
         "doctor": (

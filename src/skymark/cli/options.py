@@ -260,6 +260,9 @@ class PlanOptions:
         return words_of(self.work())
 
 
+DEFAULT_OPTIONS = PlanOptions()
+
+
 def _require_options_of(names: Iterable[str], profile: Profile) -> None:
     """Refuse an option that only other suites have than the profile's."""
     for name in names:

@@ -23,7 +23,6 @@ from skymark.cli.render_options import (
     SharedMemory,
     SharingOptions,
     Template,
-    run_named,
     shared_work,
 )
 from skymark.cli.rented_options import (
@@ -333,7 +332,7 @@ def sky(  # its parameters are the options of a command
       skymark render sky clip_8xh100 --num-nodes 2 --output job.yaml
     """
     from skymark.cli.terminal import Terminal
-    from skymark.cloud.render.workload import sky_text
+    from skymark.cloud.render.workload import run_named, sky_text
     from skymark.cloud.rented_run import (
         RentedRun,
         cluster_name,

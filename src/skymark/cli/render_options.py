@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from heapq import heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,17 +15,15 @@ from skymark.cli.help import RARE
 from skymark.cli.options import PlanOptions, given_options
 from skymark.cli.parameters import MOST, Several, Split, TotalCpus, TotalMemory
 from skymark.cli.rented_options import CachePolicy
-from skymark.execute.duration import LATEST, run_time
+from skymark.execute.duration import time_of_split
 from skymark.execute.partition.shard import idle_workers, items_of, requests_of, worker_parts
 from skymark.execute.partition.split import Split as Sharing
 from skymark.execute.partition.split import read_split
 from skymark.execute.project_file import results_directory
-from skymark.model.duration import Span
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan
 from skymark.model.sizes import count_of
 from skymark.report.text import duration
-from skymark.rundir.history import PastRun, read_history
 
 if TYPE_CHECKING:
     from skymark.cloud.render.workload import Workload
@@ -124,7 +119,7 @@ class SharingOptions:
             UsageError: the split, a total, a store, the run id, the cache policy or its directory
                 is wrong.
         """
-        from skymark.cloud.render.workload import Workload
+        from skymark.cloud.render.workload import Workload, run_named
         from skymark.execute.planner import require_data
         from skymark.store.kinds import kind_of
         from skymark.suite.registry import suite_named
@@ -172,22 +167,6 @@ class SharingOptions:
             )
 
 
-def run_named(run_id: str | None, profile: str) -> str:
-    """Return the run id that was given, or that of a new run of a profile.
-
-    Raises:
-        UsageError: it cannot be one.
-    """
-    from skymark.model.manifest import RUN_ID
-    from skymark.rundir.layout import new_run_id
-
-    if run_id is None:
-        return new_run_id(profile, datetime.now(UTC))
-    if not RUN_ID.fullmatch(run_id):
-        raise UsageError(f"--run-id {run_id!r} is no name of a run; give letters and digits")
-    return run_id
-
-
 def shared_work(plan: Plan, split: Sharing, limit_s: int | None = None) -> list[str]:
     """Return sentences on the work of a split: expected time, parts, and workers without work.
 
@@ -201,16 +180,12 @@ def shared_work(plan: Plan, split: Sharing, limit_s: int | None = None) -> list[
     """
     items = items_of(plan.cells)
     parts = worker_parts(split, items)
-    history = read_history(results_directory(), plan, latest=LATEST)
-    times = {one.number: _time_of(plan, one.keys, history) for one in parts if one.keys}
-    if not times:
-        raise UsageError("the plan has no cells; choose other --scenarios or --adapters")
-    longest = max(times.values(), key=lambda time: time.expected_s)
-    whole_s = max(
-        _elapsed_s([times[number].expected_s for number in numbers if number in times], at_once)
-        for numbers, at_once in _jobs(split)
+    longest, whole_s = time_of_split(plan, split, results_directory())
+    who = (
+        "One worker measures"
+        if len(parts) == 1
+        else f"{sum(bool(one.keys) for one in parts)} workers measure"
     )
-    who = "One worker measures" if len(parts) == 1 else f"{len(times)} workers measure"
     said = f"{who} {count_of(len(plan.runnable), 'cell')}; the longest part takes about "
     said += f"{duration(longest.expected_s)} ({duration(longest.low_s)} to "
     said += f"{duration(longest.high_s)}) once venvs are made"
@@ -223,25 +198,3 @@ def shared_work(plan: Plan, split: Sharing, limit_s: int | None = None) -> list[
             "--deadline, or go on with the same --run-id"
         )
     return sentences
-
-
-def _time_of(plan: Plan, keys: Sequence[str], history: Sequence[PastRun]) -> Span:
-    cells = tuple(one for one in plan.cells if one.shard_key in keys)
-    return run_time(plan.model_copy(update={"cells": cells}), history).whole
-
-
-def _jobs(split: Sharing) -> Iterator[tuple[range, int]]:
-    """Yield the workers of each slice, by number, and how many of them run at once."""
-    first = 0
-    for one in split.types:
-        for _ in range(one.count):
-            yield range(first, first + one.completions), one.at_once
-            first += one.completions
-
-
-def _elapsed_s(times_s: Sequence[float], at_once: int) -> float:
-    """Return the time until all have ended, of which some run at once, in their order."""
-    busy_s = [0.0] * at_once
-    for time_s in times_s:
-        heapreplace(busy_s, busy_s[0] + time_s)
-    return max(busy_s)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,18 +16,16 @@ from skymark.cli.caller import note, print_json, print_plain, say
 from skymark.cli.parameters import DIFFERENCE, DIRECTORY, FILE, SECONDS, Several
 from skymark.cli.tables import Json, stdout_console
 from skymark.execute.project_file import results_directory
-from skymark.model.errors import DamagedManifestError, SkymarkError, StoreError, UsageError
+from skymark.model.errors import SkymarkError, UsageError
 from skymark.model.record import Status
 from skymark.model.sizes import count_of
 from skymark.resources import install_line, load_object
-from skymark.rundir.layout import SUMS
 from skymark.rundir.newest import newest_run
-from skymark.rundir.reader import Run, open_run, read_manifest
+from skymark.rundir.reader import Run, open_run
 from skymark.store.kinds import FINISH_S
 from skymark.suite.registry import suite_named
 
 PAGE = "report.html"
-NAMED_FILES = 5
 WRITERS = {"csv": "write_csv", "parquet": "write_parquet"}
 
 Format = Annotated[Literal["table", "md"], Parameter(help="md: Markdown for GitHub.")]
@@ -304,52 +301,17 @@ def _left_out(run: Run, written: int) -> int:
 
 
 def _store(directory: Path, address: str, wait_s: float, *, json: bool) -> int:
-    """Put a run that is on disk into a store: all of it, or what was not stored before."""
+    """Put a run that is on disk into a store."""
     from skymark.cli.stores import say_what_was_stored
-    from skymark.rundir.directory import TOO_LARGE
-    from skymark.rundir.mending import damages
-    from skymark.store.fetching import recover_manifest, require_same_run
-    from skymark.store.kinds import open_store
-    from skymark.store.storing import Storing
+    from skymark.store.storing import not_sent, store_run
 
-    try:
-        run_id = read_manifest(directory).run_id
-    except DamagedManifestError as error:
-        run_id = directory.resolve().name
-        with closing(open_store(address, run_id)) as source:
-            if not recover_manifest(source, directory):
-                raise
-        say(f"{error}\n  taken from {source.url}")
-    store = open_store(address, run_id)
-    damaged = damages(directory)
-    with closing(Storing({address: store}, directory)) as storing:
-        store.check()
-        sizes = store.sizes() if store.live else {}
-        require_same_run(store, sizes, read_manifest(directory))
-        if not store.live and set(damaged.values()) - {TOO_LARGE}:
-            raise StoreError(_not_sent(damaged, directory))
-        storing.expect(store, sizes)
-        # The list of digests would name files that the store has not.
-        storing.withhold([*damaged, SUMS] if damaged else ())
-        (stored,) = storing.finish(wait_s, note)
+    stored, damaged = store_run(directory, address, wait_s, note, say)
     say_what_was_stored([stored], directory)
     if json:
         print_json({**asdict(stored), "not_sent": damaged})
     if damaged:
-        say(_not_sent(damaged, directory))
+        say(not_sent(damaged, directory))
     return 0 if stored.ok and not damaged else 1
-
-
-def _not_sent(damaged: Mapping[str, str], directory: Path) -> str:
-    lines = [f"  {path}: {reason}" for path, reason in list(damaged.items())[:NAMED_FILES]]
-    more = len(damaged) - len(lines)
-    return "\n".join(
-        [
-            f"NOT sent, because damaged in {directory}; the store's own copies stay:",
-            *lines,
-            *([f"  and {more} more"] if more > 0 else []),
-        ]
-    )
 
 
 def history(

@@ -1,4 +1,4 @@
-"""`skymark run` and `skymark plan`: measure a plan, or show it and write its file."""
+"""`skymark run`: measure a plan here, or on a rented machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import skymark
 from skymark.api import expected_time, run_directory
 from skymark.cache.location import require_policy
 from skymark.cli.against import Against, Gate, Practical, revision_asked_for, show_pair
-from skymark.cli.caller import end_when_told, note, print_json, say
+from skymark.cli.caller import end_when_told, note, say
 from skymark.cli.console import PlainConsole
 from skymark.cli.help import RARE
-from skymark.cli.options import PlanOptions, plan_of_file
+from skymark.cli.options import DEFAULT_OPTIONS, PlanOptions, plan_of_file
 from skymark.cli.parameters import (
     DIRECTORY,
     FILE,
@@ -27,19 +27,16 @@ from skymark.cli.parameters import (
     WHAT,
     WHERE,
     Env,
-    Explain,
     Root,
     RunPolicy,
     Several,
     Split,
-    TotalCpus,
-    TotalMemory,
 )
 from skymark.cli.rented_options import DEFAULT_ON, OnOptions
 from skymark.cli.results import note_page, show
-from skymark.cli.tables import Json, note_shortages, print_plan, short_time
-from skymark.execute.duration import require_time, with_measured_times
-from skymark.execute.planner import plan_text, write_plan
+from skymark.cli.tables import Json, short_time
+from skymark.execute.duration import require_time
+from skymark.execute.planner import lacks_here
 from skymark.execute.project_file import results_directory
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan
@@ -48,8 +45,6 @@ from skymark.model.requests import Results
 from skymark.model.sizes import count_of
 from skymark.store.kinds import FINISH_S, STORE_WAIT_VARIABLE
 from skymark.suite.registry import suite_named
-
-DEFAULT_OPTIONS = PlanOptions()
 
 
 @Parameter(name="*")
@@ -265,9 +260,9 @@ def measure(wanted: Plan, how: RunOptions) -> int:
     home = results_directory()
     time = expected_time(wanted, part, in_pairs=revision is not None, history=home)
     require_time(wanted, time)
-    for sentence in filter(None, (*wanted.sentences, short_time(wanted, time))):
-        note(sentence)
-    note_shortages(wanted)
+    for one in (*wanted.sentences, short_time(wanted, time), *lacks_here(wanted)):
+        if one is not None:
+            note(one)
     results = Results(
         directory=home,
         output=how.output,
@@ -360,67 +355,6 @@ def wanted_plan(options: PlanOptions, plan_file: Path | None) -> Plan:
         return options.plan()
     given = () if options is DEFAULT_OPTIONS else options.given() or ("--profile",)
     return plan_of_file(plan_file, given)
-
-
-def plan(
-    options: PlanOptions = DEFAULT_OPTIONS,
-    *,
-    output: Annotated[
-        Path | None,
-        FILE,
-        Parameter(group=WHERE, help="Write the plan into this file, for `skymark run --plan`."),
-    ] = None,
-    json: Annotated[
-        bool,
-        Parameter(group=WHERE, help="Print JSON: the plan's file, or with --split each part."),
-    ] = False,
-    split: Split = None,
-    explain: Explain = False,
-    total_cpus: TotalCpus = None,
-    total_memory: TotalMemory = None,
-    measured: Annotated[
-        tuple[Path, ...],
-        Several,
-        Parameter(
-            group=(SHARING, RARE),
-            metavar="DIRECTORY...",
-            help="Earlier runs, whose times the plan takes. The file of --output keeps them, so "
-            "that all workers split alike.",
-        ),
-    ] = (),
-    against: Against = None,
-) -> int:
-    """Show the measurements that `run` would make, and their time.
-
-    Also shows why a loader cannot do a scenario. --output writes the plan as a file, which
-    `skymark run --plan FILE` carries out here or elsewhere. --split shows each worker's part.
-
-    Examples:
-      skymark plan --profile cpu --scenarios CV-1
-      skymark plan --adapters pytorch grain --output plan.json
-    """
-    from skymark.cli.splitting import print_split, require_split
-
-    made = options.plan()
-    require_split(split, total_cpus, total_memory, explain=explain)
-    revision = revision_asked_for(against, made, {"split": split})
-    if measured:
-        made = with_measured_times(made, measured)
-    write_plan_file(made, output)
-    if split is not None:
-        print_split(made, split, total_cpus, total_memory, explain=explain, json=json)
-    elif json:
-        print_json(plan_text(made).rstrip("\n"))
-    else:
-        print_plan(made, revision)
-    return 0
-
-
-def write_plan_file(plan: Plan, output: Path | None) -> None:
-    """Write a plan into a file, if there is one, and print the command that runs it."""
-    if output is not None:
-        write_plan(plan, output)
-        note(f"plan in {output}; run it: skymark run --plan {output}")
 
 
 def _statuses(names: tuple[str, ...]) -> set[Status]:

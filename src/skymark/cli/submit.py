@@ -16,7 +16,7 @@ from skymark import cloud
 from skymark.cli.caller import INTERRUPTED, note, print_json, say
 from skymark.cli.cost import as_json, print_quote
 from skymark.cli.help import RARE
-from skymark.cli.options import PlanOptions, given_options
+from skymark.cli.options import DEFAULT_OPTIONS, PlanOptions, given_options
 from skymark.cli.parameters import COUNT, FILE, JOB, NAME, PART, WHAT, WHERE, Cluster
 from skymark.cli.rented_options import (
     DEFAULT_LIMITS,
@@ -31,7 +31,7 @@ from skymark.cli.rented_options import (
     VariableOptions,
     Yes,
 )
-from skymark.cli.run import DEFAULT_OPTIONS, wanted_plan
+from skymark.cli.run import wanted_plan
 from skymark.cli.splitting import print_part_rows
 from skymark.cli.tables import Json, print_rows
 from skymark.model.duration import seconds_of

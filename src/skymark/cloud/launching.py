@@ -262,8 +262,9 @@ def execute(
     known = run_of_machine(name, profiles[0])
     if job.nodes is not None:
         check_nodes(name, job.nodes, known.machine.nodes)
+    handle = handle_of(name)
     if job.gpus is not None:
-        part_of(handle_of(name).launched_resources, job.gpus)  # refused before the price is asked
+        part_of(handle.launched_resources, job.gpus)  # refused before the price is asked
     split_of_machines(job.split, job.nodes or known.machine.nodes)
     whole = limits_there(known, limits, load_profile(known.profile))
     variables = {**environment, **job.variables, **job.secrets}
@@ -280,7 +281,7 @@ def execute(
         "source": source.directory,
         "submission": None if known.machine.image else new_submission(),
     }
-    offer = machine_there(name, limits.max_cost_usd)
+    offer = machine_there(name, handle, limits.max_cost_usd)
     runs = []
     for point, plan in plans.items():
         behind = f"-{point}" if point else ""
@@ -320,9 +321,8 @@ def queue_commands(
             sent.
         CloudError: it did not take a job; earlier jobs stay.
     """
-    queued = []
+    queued, handle = [], handle_of(name)
     for job in jobs:
-        handle = handle_of(name)
         submission = new_submission()
         task, source = make_user_task(job, handle.launched_resources, submission)
         check_nodes(name, task.num_nodes, handle.launched_nodes)

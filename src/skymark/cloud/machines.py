@@ -26,9 +26,9 @@ from skymark.cloud.sky.clusters import (
     LiveMachine,
     ProviderList,
     find_cluster,
-    handle_of,
     live_clusters,
     profile_of,
+    record_of,
 )
 from skymark.cloud.sky.internals import image_of
 from skymark.cloud.sky.jobs import (
@@ -189,15 +189,15 @@ def require_run_id(text: str) -> str:
 
 
 def _adopted(name: str, profile: str | None) -> RentedRun:
-    handle = handle_of(name)
-    record = find_cluster(name, refresh=False)
+    record = record_of(name)
+    handle = record["handle"]
     made_for = profile or profile_of(record)
     if made_for is None:
         raise UsageError(
             f"{name} was made by another YAML than skymark's (benchmarks/sky), so its profile is "
             "not known; give --profile, or a command after --"
         )
-    minutes = None if record is None else record["autostop"]
+    minutes = record["autostop"]
     machine = Machine(name=name, nodes=handle.launched_nodes, image=image_of(handle), keep=True)
     return RentedRun(
         name=name,

@@ -39,6 +39,7 @@ from skymark.cloud.rented_run import (
     require_time_before,
 )
 from skymark.cloud.sky.client import leaves_no_server
+from skymark.cloud.sky.clusters import handle_of
 from skymark.cloud.sky.jobs import check_controller, known_managed_jobs, queued_jobs
 from skymark.cloud.source import source_for
 from skymark.cloud.submissions import (
@@ -386,8 +387,9 @@ def _machine(
     why = "no --cluster is given"
     if name is not None:
         try:
-            offer = machine_there(name, limits.max_cost_usd)
-            cards = cluster_cards(name)
+            handle = handle_of(name)
+            offer = machine_there(name, handle, limits.max_cost_usd)
+            cards = cluster_cards(name, handle)
             return run_of_machine(name, plan.profile), offer, cards, True
         except SkymarkError as error:
             if not dry_run:

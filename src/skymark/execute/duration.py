@@ -6,17 +6,20 @@ Pure functions: one estimate for ``skymark plan``, the progress bar and the pric
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapreplace
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from skymark.execute.partition.shard import Shard
+from skymark.execute.partition.shard import items_of, worker_parts
+from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.duration import NOTHING, Span
 from skymark.model.effort import Effort
 from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.sizes import count_of
-from skymark.rundir.history import PastRun, past_run
+from skymark.rundir.history import PastRun, past_run, read_history
 from skymark.rundir.reader import open_run
 
 LATEST = 10
@@ -85,7 +88,7 @@ class RunTime(Frozen):
 def run_time(
     plan: Plan,
     history: Sequence[PastRun] = (),
-    shard: Shard | None = None,
+    part: Sequence[PlannedCell] | None = None,
     *,
     in_pairs: bool = False,
 ) -> RunTime:
@@ -94,12 +97,12 @@ def run_time(
     Args:
         plan: the cells and the effort.
         history: earlier runs on any machine; runs of the plan's profile and effort come first.
-        shard: part of the plan; None for the whole.
+        part: cells of the plan to measure; None for all.
         in_pairs: whether each round is measured on two sides, in a process of its own.
     """
     ranked = sorted(history, key=lambda past: _likeness(past, plan), reverse=True)
-    part = plan.cells if shard is None else shard.take(plan.cells)
-    cells = [planned for planned in part if planned.refusal is None]
+    wanted = plan.cells if part is None else part
+    cells = [planned for planned in wanted if planned.refusal is None]
     bounds = plan.bounds
     least = bounds.model_copy(update={"max_rounds": bounds.min_rounds})
     least_rounds = _measuring(cells, plan, least, ranked, in_pairs=in_pairs)
@@ -238,6 +241,34 @@ def _expected_rounds(effort: Effort) -> float:
 
 def _factor(past: PastRun, plan: Plan) -> float:
     return SAME_PROFILE_FACTOR if past.profile == plan.profile else OTHER_PROFILE_FACTOR
+
+
+def time_of_split(plan: Plan, split: Split, runs: Path) -> tuple[Span, float]:
+    """Return the time of the longest part of a split plan, and the seconds until all have ended.
+
+    Args:
+        plan: what is split.
+        split: between the workers.
+        runs: directory of earlier runs.
+
+    Raises:
+        UsageError: the plan has no cells.
+    """
+    if not plan.cells:
+        raise UsageError("the plan has no cells; choose other --scenarios or --adapters")
+    history = read_history(runs, plan, latest=LATEST)
+    times = []
+    for part in worker_parts(split, items_of(plan.cells)):
+        cells = [one for one in plan.cells if one.shard_key in part.keys]
+        times.append(run_time(plan, history, cells).whole if cells else NOTHING)
+    whole_s, following = 0.0, iter(times)
+    for one in split.types:
+        for _ in range(one.count):
+            busy_s = [0.0] * one.at_once
+            for time in islice(following, one.completions):
+                heapreplace(busy_s, busy_s[0] + time.expected_s)
+            whole_s = max(whole_s, *busy_s)
+    return max(times, key=lambda time: time.expected_s), whole_s
 
 
 def with_measured_times(plan: Plan, runs: Sequence[Path]) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -15,7 +15,7 @@ from skymark.model.duration import seconds_of
 from skymark.model.effort import Allotment, Effort, Goal
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.plan import Plan, Profile, Selection
-from skymark.model.record import SCHEMA_VERSION
+from skymark.model.record import SCHEMA_VERSION, Cause
 from skymark.model.requests import Work
 from skymark.plain_files import named_by_user, read_named, write_whole
 from skymark.resources import resource_directory
@@ -268,3 +268,23 @@ def require_data(policy: str | None, plan: Plan) -> None:
         "it reads is generated, or fetched by its suite, once for all runs. Choose per-job, shared "
         "or auto, or give --data"
     )
+
+
+def lacks_here(plan: Plan) -> Iterator[str]:
+    """Yield the resources that this machine lacks for the worker processes of a plan."""
+    from skymark.machine.cgroup import Need, room_here, shortage
+    from skymark.machine.fitness import room_warnings
+
+    suite, room = suite_named(plan.suite), room_here()
+    needs = {one.cell.id: suite.need(one.cell) for one in plan.runnable}
+    lacking: dict[Cause, list[str]] = {}
+    for id, need in needs.items():
+        if (cause := shortage(need, room)) is not None:
+            lacking.setdefault(cause, []).append(id)
+    for cause, cells in lacking.items():
+        others = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+        yield f"cannot be measured here: {cells[0]}{others}: {cause.message}; {cause.action}"
+    named = {cause.kind for cause in lacking}
+    for warning in room_warnings(room) if set(needs.values()) - {Need()} else ():
+        if warning.kind not in named:
+            yield f"{warning.message}; {warning.action}"

@@ -7,15 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tenacity import stop_after_delay
 
-from skymark.model.errors import StoreError
+from skymark.model.errors import DamagedManifestError, StoreError
 from skymark.rundir.directory import TOO_LARGE, RunDirectory
-from skymark.store.kinds import FINISH_S, STALL_VARIABLE, Store, attempts
+from skymark.rundir.layout import SUMS
+from skymark.rundir.mending import damages
+from skymark.rundir.reader import read_manifest
+from skymark.store.fetching import recover_manifest, require_same_run
+from skymark.store.kinds import FINISH_S, STALL_VARIABLE, Store, attempts, open_store
 from skymark.store.upload import Upload
 
 POLL_S = 0.5
@@ -207,6 +211,61 @@ class Storing:
             return until_then(store.complete, self._directory), None
         except StoreError as error:
             return None, str(error)
+
+
+def store_run(
+    directory: Path,
+    address: str,
+    wait_s: float,
+    announce: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> tuple[Stored, dict[str, str]]:
+    """Put a run that is on disk into a store: all of it, or what was not stored before.
+
+    Args:
+        directory: the run's. A damaged manifest is taken from the store.
+        address: the store's.
+        wait_s: seconds to wait for a slow or absent store.
+        announce: gets the progress.
+        warn: gets the message about a damaged manifest.
+
+    Returns:
+        The outcome, and the damaged files, which are not sent, each with the reason.
+
+    Raises:
+        DamagedManifestError: the manifest is damaged here, and in the store.
+        RunDirectoryError: the store holds another plan's run.
+        StoreError: the store does not answer, or takes no run with damaged files.
+    """
+    try:
+        run_id = read_manifest(directory).run_id
+    except DamagedManifestError as error:
+        run_id = directory.resolve().name
+        with closing(open_store(address, run_id)) as source:
+            if not recover_manifest(source, directory):
+                raise
+        warn(f"{error}\n  taken from {source.url}")
+    store = open_store(address, run_id)
+    damaged = damages(directory)
+    with closing(Storing({address: store}, directory)) as storing:
+        store.check()
+        sizes = store.sizes() if store.live else {}
+        require_same_run(store, sizes, read_manifest(directory))
+        if not store.live and set(damaged.values()) - {TOO_LARGE}:
+            raise StoreError(not_sent(damaged, directory))
+        storing.expect(store, sizes)
+        # The list of digests would name files that the store has not.
+        storing.withhold([*damaged, SUMS] if damaged else ())
+        (stored,) = storing.finish(wait_s, announce)
+    return stored, damaged
+
+
+def not_sent(damaged: Mapping[str, str], directory: Path) -> str:
+    """Return the message about the damaged files of a run, which a store does not get."""
+    head = f"NOT sent, because damaged in {directory}; the store's own copies stay:"
+    lines = [f"  {path}: {reason}" for path, reason in damaged.items()]
+    more = len(lines) - NAMED_FILES
+    return "\n".join((head, *lines[:NAMED_FILES], *([f"  and {more} more"] if more > 0 else ())))
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import pytest
 
 from skymark.cli.main import main
 from skymark.cli.options import OPTIONS_OF_COMMANDS
+from skymark.cli.plan import plan
 from skymark.cli.render_options import shared_work
-from skymark.cli.run import RunOptions, plan, run
+from skymark.cli.run import RunOptions, run
 from skymark.cli.splitting import part_asked_for, print_parts
 from skymark.cloud.rented_run import split_of_machines
 from skymark.execute.partition.split import read_split

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from skymark.api import expected_time
 from skymark.execute.duration import (
     ASKING,
     EXPECTED_FORK_S,
@@ -136,14 +137,14 @@ def test_a_remembered_round_is_never_longer_than_its_limit():
     assert found.high_s == pytest.approx(2 * 4 * 4.0)  # not 3 s × the factor
 
 
-def test_a_shard_takes_its_own_cells_time():
-    cells = [cell("CV-1"), cell("CV-2"), cell("CV-3")]
-    shares = [run_time(plan(cells), shard=Shard.of(index, 2)) for index in (0, 1)]
+def test_a_shard_takes_its_own_cells_time(tmp_path):
+    whole = plan([cell("CV-1"), cell("CV-2"), cell("CV-3")])
+    shares = [expected_time(whole, Shard.of(index, 2), history=tmp_path) for index in (0, 1)]
     assert [share.cells for share in shares] == [2, 1]
-    assert shares[1].measuring.expected_s < run_time(plan(cells)).measuring.expected_s
+    assert shares[1].measuring.expected_s < run_time(whole).measuring.expected_s
 
 
-def test_a_shard_s_time_is_of_the_cells_that_it_takes_also_where_some_cannot_run():
+def test_a_shard_s_time_is_of_the_cells_that_it_takes_also_where_some_cannot_run(tmp_path):
     """A part is taken of all cells; those that cannot run must not move the others."""
     whole = plan([cell("CV-1"), cell("CV-1", "grain"), cell("CV-2"), cell("CV-3")])
     refused = (Status.SKIPPED, Cause(kind="absent", message="not here"))
@@ -151,11 +152,14 @@ def test_a_shard_s_time_is_of_the_cells_that_it_takes_also_where_some_cannot_run
     some = whole.model_copy(
         update={"cells": (first.model_copy(update={"refusal": refused}), *rest)}
     )
+    shares = []
     for number in (0, 1):
         taken = Shard.of(number, 2).take(some.cells)
         runnable = [one for one in taken if one.refusal is None]
-        assert run_time(some, shard=Shard.of(number, 2)).cells == len(runnable)
-    assert sum(run_time(some, shard=Shard.of(number, 2)).cells for number in (0, 1)) == 3
+        time = expected_time(some, Shard.of(number, 2), history=tmp_path)
+        assert time.cells == len(runnable)
+        shares.append(time.cells)
+    assert sum(shares) == 3
 
 
 def test_a_time_is_what_the_rounds_are_expected_to_take_and_the_most():

@@ -215,7 +215,8 @@ def billed_time(
             machines that end together.
     """
     numbers = range(len(split.places)) if parts is None else parts
-    shares = [run_time(plan, history, Shard(split=split, number=number)) for number in numbers]
+    taken = (Shard(split=split, number=number).take(plan.cells) for number in numbers)
+    shares = [run_time(plan, history, cells) for cells in taken]
     times = [share.whole for share in shares]
     return BilledTime(
         set_up=set_up,
@@ -246,10 +247,7 @@ def shared_time(plan: Plan, history: Sequence[PastRun], lanes: int) -> Span:
     groups: dict[str, list[PlannedCell]] = {}
     for planned in plan.runnable:
         groups.setdefault(planned.group, []).append(planned)
-    times = [
-        run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
-        for cells in groups.values()
-    ]
+    times = [run_time(plan, history, cells).measuring for cells in groups.values()]
     packed = [EACH_JOB.times(number) for number in range(lanes)]
     for time in sorted(times, key=lambda one: -one.expected_s):
         least = min(range(lanes), key=lambda number: packed[number].expected_s)

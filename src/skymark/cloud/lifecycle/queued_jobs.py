@@ -159,15 +159,16 @@ class Submitted(NamedTuple):
     jobs: tuple[MachineJob, ...]
 
 
-def cluster_cards(cluster: str) -> Cards | None:
+def cluster_cards(cluster: str, handle: Any) -> Cards | None:
     """Return the accelerators of a cluster of one machine; None where it has none.
 
+    Args:
+        cluster: its name.
+        handle: SkyPilot's of it.
+
     Raises:
-        UsageError: there is no such cluster, or it has several machines, whose disks they do not
-            share.
-        CloudError: SkyPilot does not answer.
+        UsageError: it has several machines, whose disks they do not share.
     """
-    handle = handle_of(cluster)
     if handle.launched_nodes > 1:
         raise UsageError(
             f"{cluster} has {handle.launched_nodes} machines, and workers find what others have "

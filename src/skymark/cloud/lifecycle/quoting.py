@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from skymark.cloud.cost.bill import billed_time, ending, set_up_time
 from skymark.cloud.cost.quote import (
@@ -36,7 +36,7 @@ from skymark.cloud.sky.catalogue import (
     prices_for,
     with_told_prices,
 )
-from skymark.cloud.sky.clusters import handle_of, hourly_price_usd, rented_machines
+from skymark.cloud.sky.clusters import hourly_price_usd, rented_machines
 from skymark.cloud.sky.internals import OWN_CLUSTERS, withhold_provider_keys
 from skymark.cloud.sky.providers import enabled_clouds
 from skymark.cloud.sky.tasks import machine_task, make_task
@@ -295,18 +295,17 @@ def slots_of(jobs: Sequence[SlotJob], cards: Cards | None) -> Slots:
     return Slots(working, sum(job.slots for job in jobs))
 
 
-def machine_there(cluster: str, max_cost_usd: float | None = None) -> Offer | None:
+def machine_there(cluster: str, handle: Any, max_cost_usd: float | None = None) -> Offer | None:
     """Return an existing machine at its rent price; None if that is unknown.
 
     Args:
         cluster: its name.
+        handle: SkyPilot's of it.
         max_cost_usd: the user's ceiling, which needs a price.
 
     Raises:
-        UsageError: the machine does not exist, or has no price for the ceiling.
-        CloudError: SkyPilot does not answer.
+        UsageError: the machine has no price for the ceiling.
     """
-    handle = handle_of(cluster)
     launched, noted = handle.launched_resources, rented(cluster)
     cloud = str(launched.cloud).casefold()
     own = cloud in OWN_CLUSTERS

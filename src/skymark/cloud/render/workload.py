@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from skymark.execute.partition.split import Split
 from skymark.model.base import Frozen
 from skymark.model.errors import UsageError
 from skymark.model.machine import Platform
+from skymark.model.manifest import RUN_ID
 from skymark.model.plan import Plan
+from skymark.rundir.layout import new_run_id
 from skymark.store.kinds import kind_of, kinds
 
 GB_PER_CPU = 2.0
@@ -103,6 +106,19 @@ class Workload(Frozen):
             *("--output", output),
             *(word for store in named for word in ("--store", store)),
         ]
+
+
+def run_named(run_id: str | None, profile: str) -> str:
+    """Return the run id that was given, or that of a new run of a profile.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    if run_id is None:
+        return new_run_id(profile, datetime.now(UTC))
+    if not RUN_ID.fullmatch(run_id):
+        raise UsageError(f"--run-id {run_id!r} is no name of a run; give letters and digits")
+    return run_id
 
 
 def require_fit_for_containers(workload: Workload, plan: Plan) -> None:

@@ -85,8 +85,8 @@ def has_earlier_launch(cluster: str, asked: Any) -> bool:
     )
 
 
-def handle_of(cluster: str) -> Any:
-    """Return SkyPilot's handle of a cluster that is up.
+def record_of(cluster: str) -> Any:
+    """Return SkyPilot's record of a cluster that is up.
 
     Raises:
         UsageError: there is none.
@@ -97,7 +97,12 @@ def handle_of(cluster: str) -> Any:
         raise NoMachineError(cluster)
     if record["handle"].launched_resources is None:
         raise CloudError(f"{cluster} is not up yet")
-    return record["handle"]
+    return record
+
+
+def handle_of(cluster: str) -> Any:
+    """Return SkyPilot's handle of a cluster that is up; raises as `record_of` does."""
+    return record_of(cluster)["handle"]
 
 
 def profile_of(record: Any) -> str | None:

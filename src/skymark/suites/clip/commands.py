@@ -25,8 +25,9 @@ from skymark.cli.parameters import (
     TotalCpus,
     TotalMemory,
 )
+from skymark.cli.plan import write_plan_file
 from skymark.cli.rented_options import DEFAULT_ON, OnOptions
-from skymark.cli.run import DEFAULT_HOW, RunOptions, measure, write_plan_file
+from skymark.cli.run import DEFAULT_HOW, RunOptions, measure
 from skymark.cli.submit import submit
 from skymark.cli.tables import Json
 from skymark.execute.planner import load_profile, read_plan

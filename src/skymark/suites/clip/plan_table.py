@@ -14,7 +14,7 @@ from skymark.model.errors import UsageError
 from skymark.model.plan import Plan, PlannedCell
 from skymark.model.sizes import count_of
 from skymark.report.text import MISSING, about, duration, size
-from skymark.rundir.history import PastRun, read_history
+from skymark.rundir.history import read_history
 from skymark.suite.contract import Suite
 from skymark.suite.registry import suite_named
 
@@ -95,7 +95,7 @@ def shares_of(plan: Plan) -> list[ModelShare]:
             adapter=adapter,
             cells=tuple(cells),
             bytes=largest_need(suite, cells),
-            time=time_of(plan, cells, history),
+            time=run_time(plan, history, cells).measuring,
         )
         for adapter, cells in by_adapter.items()
     ]
@@ -106,11 +106,6 @@ def largest_need(suite: Suite, cells: Sequence[PlannedCell]) -> int | None:
     groups = {one.group: one.cell for one in cells}
     needs = [suite.device_bytes(cell) for cell in groups.values()]
     return max((need for need in needs if need is not None), default=None)
-
-
-def time_of(plan: Plan, cells: Sequence[PlannedCell], history: Sequence[PastRun]) -> Span:
-    """Return the time of some cells of a plan."""
-    return run_time(plan.model_copy(update={"cells": tuple(cells)}), history).measuring
 
 
 def share_lines(shares: Sequence[ModelShare], price: HourlyPrice | None) -> list[str]:

@@ -15,7 +15,6 @@ from skymark.model.option import Option
 from skymark.model.plan import PlannedCell, Selection
 from skymark.model.record import Cell, RoundResult, StabilityWarning
 from skymark.model.venv import WORKER, VenvSpec
-from skymark.statistics.outcomes import interval_of
 from skymark.suite.contract import NOTHING_BORROWED, DeviceLibrary, Row, Suite
 from skymark.suites.clip.metrics import ACCURACIES, DECLARATION, ENCODE_RATE, SCORE, score_of
 from skymark.suites.clip.names import ALL, SUITE
@@ -270,6 +269,8 @@ class ClipSuite(Suite):
         if not parts:
             return figure
         import numpy as np
+
+        from skymark.statistics.outcomes import interval_of
 
         return interval_of(figure.value, np.asarray(parts, np.float64))
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from skymark.machine.facts import has_driver
 from skymark.model.base import Frozen
 from skymark.model.errors import UnknownNameError, UsageError
 from skymark.model.record import Cell, Setting
@@ -231,6 +230,8 @@ def points_of(
 
 
 def _usual(cores: int) -> dict[str, Sequence[Setting]]:
+    from skymark.machine.facts import has_driver
+
     powers = {1 << power for power in range(max(1, cores).bit_length())}
     workers = [0, *sorted(one for one in {*powers, cores} if one <= cores)]
     usual: dict[str, Sequence[Setting]] = dict.fromkeys(WORKERS, workers)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from skymark.machine import facts
 from skymark.model.errors import UsageError
-from skymark.suites.own_loader import maker as module
 from skymark.suites.own_loader.maker import points_of, read_maker
 
 SOURCE = """
@@ -128,7 +128,7 @@ def make(num_workers=0, prefetch_factor=None, persistent_workers=False,
 @pytest.mark.parametrize("has_gpu", [False, True])
 @pytest.mark.parametrize("cores", [1, 2, 5])
 def test_no_point_is_one_that_a_data_loader_refuses(tmp_path, monkeypatch, fixed, has_gpu, cores):
-    monkeypatch.setattr(module, "has_driver", lambda _: has_gpu)
+    monkeypatch.setattr(facts, "has_driver", lambda _: has_gpu)
     path = tmp_path / "train.py"
     path.write_text(TORCH)
     points = points_of(read_maker(f"{path}:make"), fixed, {}, cores)
