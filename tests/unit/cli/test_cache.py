@@ -140,7 +140,7 @@ def test_use_chooses_and_says_why(skymark, source, tmp_path):
             ("build", "a.json", "--to", "arrow", "--cache-policy", "parquet+shared"),
             "--to arrow needs --cache-policy parquet, and has no --shards",
         ),
-        (("clean", "--kind", "veenv"), "Did you mean 'venv'"),
+        (("clean", "--kind", "veenv"), "'venv'"),
         (("clean", "venvs/none"), "no venvs/none"),
     ],
 )

