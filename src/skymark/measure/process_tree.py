@@ -23,7 +23,7 @@ from skymark.machine.processes import (
 from skymark.measure.machine_watch import MachineWatch
 from skymark.model.record import MachineUse, Resources
 
-DUTY = 0.05
+DUTY = 0.01
 """Largest share of one core that sampling may take; a costly sample makes the pauses longer."""
 
 _spent_here_s = 0.0
