@@ -475,7 +475,7 @@ def test_prompts_of_each_class_are_those_that_are_scored(bench, tmp_path):
     assert repeated["texts"] == sum(1 + len(name) % 3 for name in CLASSES)
     assert repeated["acc1"] == plain["acc1"], "the mean of equal prompts is that prompt"
     missing = file_of("missing.json", {"circle": ["a circle"]})
-    with pytest.raises(DataError, match=r"missing\.json .*\bshapes\b.*\bsquare, cross, bar\b.*\b2\b"):
+    with pytest.raises(DataError, match=r"missing\.json .*\bsquare, cross, bar\b.*\b2\b"):
         bench.result(prompt_file=missing)
 
 
@@ -510,7 +510,7 @@ def test_class_names_of_a_file_are_those_that_are_scored(bench, tmp_path):
 
 
 def test_captions_in_another_language_are_not_scored_as_that_asked_for(bench):
-    with pytest.raises(DataError, match="'en'.*'de'"):
+    with pytest.raises(DataError, match=r"'en'.*'de'"):
         bench.result("captions", "zeroshot_retrieval", language="de")
 
 
