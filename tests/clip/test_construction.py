@@ -37,29 +37,36 @@ HUB_TEXTS = {
     | {"vocab_size": 30, "pad_token_id": 0},
 }
 """Configurations of the transformers library, which open_clip has text towers of."""
+TIMM = "timm"
 FORWARD = f"""
 import sys, torch
 from pathlib import Path
-from skymark.suites.clip.encoding.loading import import_open_clip, provide_transformers
+from skymark.suites.clip.encoding.loading import COMPILER, OPTIONAL, import_open_clip, provide
 
 root, how, out = sys.argv[1:]
 if how == "late":
     import_open_clip()
-    assert "transformers" not in sys.modules
 import open_clip
 open_clip.add_model_config(Path(root))
 if how == "late":
     open_clip.create_model("without", load_weights=False)
-    assert "transformers" not in sys.modules
-    provide_transformers()
+    assert not {{COMPILER, *OPTIONAL}} & sys.modules.keys()
+    for library in OPTIONAL:
+        provide(library)
+from torch._dynamo.utils import is_compile_supported
+import torchvision
+here = sys.modules["torchvision.ops.roi_align"]
+assert here.is_compile_supported("cpu") == is_compile_supported("cpu")
 tokens = torch.arange(40).reshape(2, 20) % 28 + 2
 tokens[1, 9:] = 1
+pixels = torch.arange(3 * 224 * 224.0).reshape(1, 3, 224, 224).sin()
 features = {{}}
-for architecture in {[*HUB_TEXTS]}:
+for architecture in {[*HUB_TEXTS, TIMM]}:
     torch.manual_seed(1)
     network = open_clip.create_model(architecture, load_weights=False, pretrained_text=False)
+    encode = network.eval().encode_image if architecture == "{TIMM}" else network.eval().encode_text
     with torch.inference_mode():
-        features[architecture] = network.eval().encode_text(tokens)
+        features[architecture] = encode(pixels if architecture == "{TIMM}" else tokens)
 torch.save(features, out)
 """
 
@@ -93,6 +100,13 @@ def hub_text(root, kind):
     return {"hf_model_name": str(place), "hf_tokenizer_name": str(place), "context_length": 16}
 
 
+def with_timm(tower):
+    """Return the configuration of an architecture with a vision tower of timm."""
+    vision = {"timm_model_name": tower, "timm_pool": "", "timm_proj": "linear"}
+    vision |= {"image_size": 224, "timm_model_pretrained": False}
+    return {"embed_dim": 32, "vision_cfg": vision, "text_cfg": TEXT}
+
+
 def architecture_of(kind, root):
     """Return the name of an architecture of a kind, which open_clip knows from now on."""
     if kind == "coca":
@@ -102,10 +116,7 @@ def architecture_of(kind, root):
         configuration = {"embed_dim": 32, "vision_cfg": VISION, "text_cfg": text}
         return write_architecture(root, f"tiny-{kind}", configuration)
     if kind in TIMM_NAMES:
-        vision = {"timm_model_name": kind, "timm_pool": "", "timm_proj": "linear"}
-        vision |= {"image_size": 224, "timm_model_pretrained": False}
-        configuration = {"embed_dim": 32, "vision_cfg": vision, "text_cfg": TEXT}
-        return write_architecture(root, f"timm-{kind}", configuration)
+        return write_architecture(root, f"timm-{kind}", with_timm(kind))
     return kind
 
 
@@ -199,7 +210,7 @@ def test_a_model_with_such_a_tensor_is_refused(bench, monkeypatch):
         bench.result()
 
 
-def test_transformers_is_imported_for_its_text_towers_alone_and_then_they_are_the_same(
+def test_what_only_some_towers_use_is_imported_for_them_alone_and_then_they_are_the_same(
     made, tmp_path
 ):
     place = tmp_path / "architectures"
@@ -208,11 +219,12 @@ def test_transformers_is_imported_for_its_text_towers_alone_and_then_they_are_th
     for name, text in texts.items():
         configuration = {"embed_dim": 32, "vision_cfg": VISION, "text_cfg": text}
         (place / f"{name}.json").write_text(json.dumps(configuration))
+    (place / f"{TIMM}.json").write_text(json.dumps(with_timm(TIMM_NAMES[0])))
     features = {}
     for how in ("early", "late"):
         out = tmp_path / f"{how}.pt"
         command = [sys.executable, "-c", FORWARD, str(place), how, str(out)]
         subprocess.run(command, check=True, timeout=300)
         features[how] = torch.load(out)
-    for kind in HUB_TEXTS:
+    for kind in (*HUB_TEXTS, TIMM):
         assert torch.equal(features["early"][kind], features["late"][kind])

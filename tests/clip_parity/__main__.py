@@ -85,10 +85,15 @@ def data_and_checkpoints(python: Path, architectures: Sequence[str]) -> Path:
     return root
 
 
+UNCOMPILED = "PYTHONDONTWRITEBYTECODE"
+"""With this variable Python compiles its sources in each process."""
+
+
 def environment() -> dict[str, str]:
     """Return environment variables under which both programs run."""
     source = Path(__file__).parents[2] / "src"
-    return {**os.environ, "PYTHONPATH": str(source), "HF_HUB_OFFLINE": "1"}
+    given = {name: value for name, value in os.environ.items() if name != UNCOMPILED}
+    return {**given, "PYTHONPATH": str(source), "HF_HUB_OFFLINE": "1"}
 
 
 def theirs(

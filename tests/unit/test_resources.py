@@ -22,7 +22,7 @@ def test_profiles_and_requirements_are_found():
 
 def test_an_incomplete_installation_says_so(monkeypatch, tmp_path):
     monkeypatch.setitem(resources._ROOTS, "profiles", (tmp_path / "a", tmp_path / "b"))
-    with pytest.raises(UsageError, match="no profiles; reinstall skymark"):
+    with pytest.raises(UsageError, match="no profiles"):
         resource_directory("profiles")
     (tmp_path / "b").mkdir()
     assert resource_directory("profiles") == tmp_path / "b"

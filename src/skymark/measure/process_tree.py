@@ -23,7 +23,7 @@ from skymark.machine.processes import (
 from skymark.measure.machine_watch import MachineWatch
 from skymark.model.record import MachineUse, Resources
 
-DUTY = 0.05
+DUTY = 0.01
 """Largest share of one core that sampling may take; a costly sample makes the pauses longer."""
 
 _spent_here_s = 0.0
@@ -170,6 +170,8 @@ class TreeSampler:
         self._cpu_at_begin = 0.0
         self._resources = Resources()
         self._peak_pss: int | None = 0
+        self._most_pages = 0
+        """Most resident pages of the tree while it was one process."""
         self._most_processes = 0
 
     def __enter__(self) -> Self:
@@ -189,7 +191,7 @@ class TreeSampler:
         self.end()
         self._stop.clear()
         self._ledger = _CpuLedger(self._pid, self._exclude)
-        self._peak_pss, self._most_processes = 0, 0
+        self._peak_pss, self._most_processes, self._most_pages = 0, 0, 0
         self._sample(self._begin_note)
         self._cpu_at_begin = self._ledger.cpu_s
         self._thread = threading.Thread(target=self._watch, name="skymark-sampler", daemon=True)
@@ -239,6 +241,8 @@ class TreeSampler:
         running = self._ledger.update(table)
         note(table)
         self._most_processes = max(self._most_processes, len(running))
+        if self._is_no_larger(running):
+            return
         sizes = [pss_bytes(pid) for pid in running]
         if self._forked_from is not None and running:
             sizes.append(shared_bytes(self._forked_from))
@@ -247,6 +251,21 @@ class TreeSampler:
             self._peak_pss = None  # A sum over some of the processes would look like the whole.
         else:
             self._peak_pss = max(self._peak_pss, sum(known))
+
+    def _is_no_larger(self, running: Collection[int]) -> bool:
+        """Return whether the tree is one process that has no more pages than ever before.
+
+        The kernel counts a process's pages all the time, and walks through them for their shares.
+        """
+        if len(running) != 1 or self._forked_from is not None:
+            return False
+        (pid,) = running
+        try:
+            pages = int((PROC / str(pid) / "statm").read_text().split()[1])
+        except OSError:  # it has just ended
+            return False
+        grew, self._most_pages = pages > self._most_pages, max(pages, self._most_pages)
+        return not grew
 
 
 class _CpuLedger:

@@ -135,7 +135,7 @@ def test_who_was_replaced_while_it_stood_still_puts_nothing_in_the_place(tmp_pat
 
 def test_a_disk_without_room_is_told_before_anything_is_made(tmp_path, monkeypatch):
     made = []
-    with pytest.raises(StorageFullError, match=r"no space left .* 1050 TB.*cache clean"):
+    with pytest.raises(StorageFullError, match=r" 1050 TB.*cache clean"):
         build_once(tmp_path / "entry", made.append, needed_bytes=10**15)
     assert made == []
 

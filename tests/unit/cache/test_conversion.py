@@ -178,7 +178,7 @@ def test_what_the_hub_has_and_the_disk_has_no_room_for_is_not_fetched(tmp_path, 
 
 def test_runs_data_of_the_hub_that_the_disk_has_no_room_for_is_not_read(tmp_path):
     data = SimpleNamespace(address="hf://owner/large", fingerprint="0", size_bytes=10**15, files=())
-    with pytest.raises(StorageFullError, match=r"needs about 3150 TB"):
+    with pytest.raises(StorageFullError, match=r" 3150 TB"):
         build_real_data(tmp_path, data)
 
 

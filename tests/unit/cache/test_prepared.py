@@ -82,7 +82,7 @@ def test_what_a_job_writes_into_its_overlay_reaches_neither_the_cache_nor_anothe
 def test_a_sealed_cache_must_have_been_built_and_is_read_only(tmp_path, recipe):
     root = tmp_path / "root"
     with (
-        pytest.raises(CacheError, match="build it first: skymark cache build"),
+        pytest.raises(CacheError, match="skymark cache build"),
         provided(Policy.PREBUILT, recipe, root, {}),
     ):
         pass
@@ -118,7 +118,7 @@ def test_a_damaged_sealed_cache_is_refused_before_the_job_starts(tmp_path, recip
     file.chmod(0o644)
     file.write_text("cut")
     with (
-        pytest.raises(CacheError, match=r"json/rows .*3 bytes.* 9\b"),
+        pytest.raises(CacheError, match=r"json/rows .*\b3 bytes\D+9\b"),
         provided(Policy.PREBUILT, recipe, root, {}),
     ):
         pass

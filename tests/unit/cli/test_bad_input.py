@@ -25,19 +25,19 @@ def skymark(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--scenarios", "CV1"), ["unknown scenario 'CV1'", "Did you mean 'CV-1'?"]),
-        (("--scenarios", "CV-1:smal"), ["'smal'", "Did you mean 'small'?"]),
+        (("--scenarios", "CV1"), ["unknown scenario 'CV1'", "'CV-1'"]),
+        (("--scenarios", "CV-1:smal"), ["'smal'", "'small'"]),
         (("--scenarios", "tier-9"), ["tier-9", "tier-1"]),
-        (("--adapters", "pytroch"), ["unknown adapter 'pytroch'", "Did you mean 'pytorch'?"]),
-        (("--adapters", "Google Grian"), ["Did you mean 'grain'?"]),
+        (("--adapters", "pytroch"), ["unknown adapter 'pytroch'", "'pytorch'"]),
+        (("--adapters", "Google Grian"), ["'grain'"]),
         (("--adapters", "./nowhere.py:Loader"), ["no file", "nowhere.py"]),
-        (("--profile", "ci_gpu"), ["unknown profile 'ci_gpu'", "Did you mean"]),
+        (("--profile", "ci_gpu"), ["unknown profile 'ci_gpu'", "ci_cpu"]),
         (("--rounds", "0"), ["--rounds", "Must be >= 1"]),
         (("--timeout", "0"), ["--timeout", "Must be > 0"]),
         (("--axis", "dept=3"), ["unknown axis 'dept'"]),
         (("--scenarios", "IO-1", "--axis", "source=tape"), ["axis source", "'tape'"]),
         (("--set", "format"), ["NAME=VALUE"]),
-        (("--set", "fromat=tar"), ["unknown setting 'fromat'", "Did you mean 'format'?"]),
+        (("--set", "fromat=tar"), ["unknown setting 'fromat'", "'format'"]),
         (("--workers", "-1"), ["workers"]),
         (("--set", "http_latency_ms=inf"), ["http_latency_ms", "finite"]),
         (("--retry", "broken", "--resume"), ["unknown status 'broken'"]),
@@ -63,7 +63,7 @@ def test_an_unknown_key_in_a_profile_names_the_nearest(tmp_path, skymark):
     ran = skymark("plan", "--profile", str(profile))
     assert ran.status == 2
     assert "unknown key 'scenario'" in ran.stderr
-    assert "Did you mean 'scenarios'?" in ran.stderr
+    assert "'scenarios'" in ran.stderr
 
 
 def test_a_file_that_is_no_dataset_is_refused_before_anything_starts(tmp_path, skymark):

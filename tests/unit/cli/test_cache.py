@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -139,7 +140,7 @@ def test_use_chooses_and_says_why(skymark, source, tmp_path):
             ("build", "a.json", "--to", "arrow", "--cache-policy", "parquet+shared"),
             "--to arrow needs --cache-policy parquet, and has no --shards",
         ),
-        (("clean", "--kind", "veenv"), "Did you mean 'venv'"),
+        (("clean", "--kind", "veenv"), "'venv'"),
         (("clean", "venvs/none"), "no venvs/none"),
     ],
 )
@@ -153,7 +154,7 @@ def test_what_makes_no_sense_is_refused(skymark, arguments, message):
 def test_a_command_that_is_not_there_is_told(skymark):
     status, _, err = skymark("use", "--cache-policy", "per-job", "--", "no-such-command")
     assert status == 127
-    assert "no-such-command: No such file" in err
+    assert f"no-such-command: {os.strerror(errno.ENOENT)}" in err
 
 
 def test_a_killed_command_tells_its_signal(skymark):
@@ -209,4 +210,4 @@ def test_a_run_sends_its_libraries_to_a_directory_of_its_own_and_back(tmp_path, 
         assert told.startswith("per-job: ")
     with caches_of_run(None, None, PLAN) as told:
         assert told is None
-    assert "cache policy auto: per-job (there is no --data to share)" in capfd.readouterr().err
+    assert re.search("auto: per-job .*--data", capfd.readouterr().err)

@@ -79,7 +79,7 @@ def test_a_venv_that_is_named_and_half_made_is_refused_with_the_command_that_mak
     done = skymark("cost", "cpu", venv=venv)
     assert done.returncode == 2
     assert done.stderr.startswith(f"skymark: {VARIABLE} names {venv}, ")
-    assert done.stderr.endswith("make it, once: make cloud\n")
+    assert done.stderr.endswith(": make cloud\n")
 
 
 def test_every_command_of_rented_machines_needs_skypilot_and_help_does_not():
@@ -108,9 +108,9 @@ def test_what_is_named_counts_before_the_checkout_s(venv, monkeypatch):
 
 def test_the_command_that_makes_it_works_from_here(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
-    assert how_to_make_it() == "make it, once: make cloud"
+    assert how_to_make_it().endswith(": make cloud")
     monkeypatch.chdir(tmp_path)
-    assert how_to_make_it() == f"make it, once: make -C {ROOT} cloud"
+    assert how_to_make_it().endswith(f": make -C {ROOT} cloud")
 
 
 def test_an_installed_skymark_makes_it_below_the_cache_for_its_very_files(monkeypatch, tmp_path):
@@ -119,7 +119,7 @@ def test_an_installed_skymark_makes_it_below_the_cache_for_its_very_files(monkey
     monkeypatch.setattr(resources, "_PACKAGE", tmp_path / "site-packages" / "skymark")
     assert own_venv.cloud_venv().parent == tmp_path / "cloud"
     assert own_venv.cloud_venv().name.startswith("skymark-")
-    assert how_to_make_it() == "make it, once: skymark env cloud"
+    assert how_to_make_it().endswith(": skymark env cloud")
     assert program_there() is None
 
 

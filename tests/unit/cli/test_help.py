@@ -95,16 +95,9 @@ def test_the_overview_has_the_first_line_of_each_command_s_help(name):
 def test_the_overview_begins_with_questions_and_the_commands_that_answer_them(capsys):
     text = shown(capsys)
     questions = re.findall(r"^  (\S.*\?) +skymark (.+)$", text, re.MULTILINE)
-    assert [answer for _, answer in questions] == [
-        "run",
-        "watch",
-        "tune",
-        "clip run",
-        "cost, then launch",
-        "compare, or run --against",
-    ]
-    for _, answer in questions:
-        assert answer.partition(" ")[0].strip(",") in app
+    assert [
+        [word for word in answer.replace(",", "").split() if word in app] for _, answer in questions
+    ] == [["run"], ["watch"], ["tune"], ["clip", "run"], ["cost", "launch"], ["compare", "run"]]
     assert main([]) == 0
     assert capsys.readouterr().out == text
 
@@ -136,8 +129,8 @@ def test_rare_options_are_counted_and_shown_on_demand(capsys):
     brief, whole = shown(capsys, "run"), shown(capsys, "run", HELP_ALL)
     assert options_in(brief) == set(own) - rare
     assert options_in(whole) == set(own)
-    assert brief.endswith(f"\n{len(rare)} more options: skymark run --help-all\n")
-    assert "more options" not in whole
+    assert re.search(rf"\n{len(rare)} .*: skymark run --help-all\n\Z", brief)
+    assert HELP_ALL not in whole
 
 
 def options_in(page):

@@ -70,11 +70,11 @@ def test_a_bad_or_skipped_cell_is_told_in_one_line_and_others_are_not(status):
 def test_what_keeps_all_cells_of_an_adapter_from_running_is_told_once():
     observer, file = observer_on(terminal=False)
     with observer:
-        for message in ("absent", "absent", "no GPU", ""):
+        for message in ("absent", "absent", "broken", ""):
             observer.ended(record_of(Status.SKIPPED, message))
     assert file.getvalue().splitlines() == [
         "    skipped  grain: absent",
-        "    skipped  grain: no GPU",
+        "    skipped  grain: broken",
         "    skipped  grain: ",
     ]
 
@@ -103,7 +103,7 @@ def test_a_terminal_shows_cell_round_and_how_far_it_is():
         observer.measured(CELL, 1, None)
         observer._progress.refresh()
     drawn = file.getvalue()
-    assert "round 2  TAB-1:small  grain" in drawn
+    assert re.search(r"\b2 +TAB-1:small +grain", drawn)
     assert "1/2" in drawn
     assert "left 0:01:30" in drawn
 
@@ -167,7 +167,7 @@ def test_without_a_terminal_each_round_has_a_line_with_the_figures_so_far():
     first, second, third, fourth = file.getvalue().splitlines()
     assert first == "TAB-1:small, Google Grain: 400 rows/s"
     assert second == "TAB-1:small, numpy: 500 rows/s"
-    standing = r"TAB-1:small, Google Grain: 440 rows/s, .* 2 rounds 420; .* numpy with 500"
+    standing = r"TAB-1:small, Google Grain: 440 rows/s, .* 420; .*numpy\b.* 500"
     assert re.fullmatch(standing, third)
     assert fourth == "CV-1:small, Google Grain: 7.00 epochs/s"
 
@@ -195,4 +195,4 @@ def test_the_best_so_far_is_the_least_where_less_is_better():
     standing = LiveStanding(RATES.model_copy(update={"metrics": (waits, RATES.metrics[1])}))
     standing.add(cell_of("grain"), {"rows_per_s": 2.0})
     said = standing.add(cell_of("numpy"), {"rows_per_s": 3.0})
-    assert re.search(r"; best .*Google Grain with 2\.00$", said)
+    assert re.search(r"Google Grain\b.* 2\.00$", said)

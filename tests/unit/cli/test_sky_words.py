@@ -54,7 +54,7 @@ def test_a_word_that_is_not_taken_is_answered(refused, command, option):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_that_is_not_ours_is_answered(refused, command):
     said = refused(*command.split(), "x")
-    assert f"skymark has no `{command}`; " in said
+    assert f"`{command}`; " in said
     assert "{" not in said
 
 
@@ -65,7 +65,7 @@ def test_words_of_a_command_behind_the_dashes_stay_its_own():
 
 def test_a_suite_s_submit_takes_the_same_words():
     assert own("clip", "submit", "--use-spot") == ["clip", "submit", "--spot"]
-    with pytest.raises(UsageError, match="`skymark clip submit` has no --cpus"):
+    with pytest.raises(UsageError, match=r"clip submit` .*--cpus"):
         own("clip", "submit", "--cpus", "4")
 
 

@@ -34,7 +34,7 @@ def refused(capsys):
 )  # fmt: skip
 def test_options_of_a_shared_machine_are_refused_by_name_with_managed(refused, option):
     said = refused("--managed", *BUCKET, *option)
-    assert re.search(f"{option[0]} .*--managed.*; leave out either", said)
+    assert re.search(f"{option[0]} .*--managed", said)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_options_of_rented_machines_are_refused_by_name_without_it(refused, opti
 
 def test_a_split_is_refused_where_workers_take_what_is_next(refused):
     said = refused("--cluster", "shared", "--split", "longest")
-    assert re.search("--split longest .*; add --managed", said)
+    assert re.search("--split longest .*--managed", said)
 
 
 ITEMS = [Item(key=f"model {size}", cells=2, expected_s=size) for size in (9.0, 1.0, 1.0)]
@@ -107,13 +107,13 @@ def test_every_option_of_rented_machines_is_known_as_given():
 
 
 def test_one_of_the_two_ways_must_be_named(refused):
-    assert "give a machine: --cluster NAME" in refused()
+    assert re.search("--cluster NAME.*--managed", refused())
 
 
 @pytest.mark.parametrize("store", [(), ("--store", "wandb"), ("--store", "file:///tmp/runs")])
 def test_a_store_that_outlives_the_machines_is_needed(refused, store):
     said = refused("--managed", *store)
-    assert re.search("--managed .*add --store s3://BUCKET/PREFIX", said)
+    assert re.search("--managed .*--store s3://BUCKET/PREFIX", said)
 
 
 def test_no_machine_is_rented_for_what_cannot_be_measured():

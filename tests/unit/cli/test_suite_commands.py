@@ -27,8 +27,14 @@ from skymark.suite.registry import suite_named
 from skymark.suites.clip import commands
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+COUNTS = {"pairs": 6, "done": 4, "failed": 1, "pending": 1}
 MODELS = ("ViT-B-32:laion2b_s34b_b79k", "RN50-quickgelu:openai")
 SETS = ("wds/vtab/cifar10", "wds/mnist", "wds/mscoco_captions")
+
+
+def counts_in(text):
+    """Numbers of a message by the word after each."""
+    return {word: int(number) for number, word in re.findall(r"(\d+) (\w+)", text)}
 
 
 @pytest.fixture
@@ -119,7 +125,7 @@ def test_the_help_of_a_suite_names_no_command_that_the_suite_has_itself(command,
 
 def test_a_suite_takes_no_profile_of_another(capsys):
     assert main(["clip", "run", "--profile", "cpu"]) == 2
-    assert "the profile cpu is of the suite loading" in capsys.readouterr().err
+    assert re.search(r"\bcpu\b.* loading\b", capsys.readouterr().err)
 
 
 def test_a_plan_of_hours_on_a_cpu_tells_the_time_on_a_gpu(capsys):
@@ -137,10 +143,10 @@ def test_a_plan_shows_pairs_groups_memory_time_and_price(capsys):
     assert head.split() == ["model", "pairs", "data", "sets", "GPU", "memory", "time", "USD"]
     assert [line.split()[:3] for line in lines] == [[name, "3", "3"] for name in MODELS]
     assert " GB" in lines[0]
-    assert shown.err.startswith("6 pairs: 2 models × 3 data sets, in 2 groups; the largest needs ")
+    assert re.match(r"6 pairs\D+2 models\D+3\D+2 groups", shown.err)
     assert "GPU in amp; " in shown.err
     assert "with --precision fp32: " in shown.err
-    assert " 3 USD per hour" in shown.err
+    assert " 3 USD " in shown.err
 
 
 def test_a_plan_tells_what_it_assumes_of_weights_and_of_damaged_elements(capsys, tmp_path):
@@ -149,7 +155,7 @@ def test_a_plan_tells_what_it_assumes_of_weights_and_of_damaged_elements(capsys,
     arguments = ("--models", model, "--datasets", SETS[0], "--skip-damaged")
     assert main(["clip", "plan", *arguments]) == 0
     shown = capsys.readouterr().err
-    assert re.search("preprocessing .*open_clip.*: shortest bicubic", shown)
+    assert re.search("open_clip.*: shortest bicubic", shown)
     assert "GELU is assumed" in shown
     assert f"{SETS[0]}: --skip-damaged " in shown
     assert main(["clip", "plan", *arguments, "--json"]) == 0
@@ -215,14 +221,14 @@ def test_pending_is_what_the_plan_has_and_the_records_have_not(run, capsys):
     assert shown.splitlines()[0].split() == ["model", "done", "failed", "pending"]
     assert re.search(rf"^{MODELS[0]}\s+2\s+1$", shown, re.MULTILINE)
     assert re.search(rf"^{MODELS[1]}\s+2\s+1$", shown, re.MULTILINE)
-    assert shown.splitlines()[-1] == "6 pairs: 4 done, 1 failed, 1 pending"
+    assert counts_in(shown.splitlines()[-1]) == COUNTS
 
 
 def test_pairs_in_a_state_are_listed_with_their_message(run, capsys):
     assert main(["clip", "status", str(run), "--only", "failed", "pending"]) == 0
     failed, pending = capsys.readouterr().out.splitlines()
     assert failed.split()[:3] == ["failed", MODELS[0], "wds/mnist:zeroshot_classification"]
-    assert failed.endswith("failed: out of memory")
+    assert failed.endswith(": out of memory")
     assert pending.split() == ["pending", MODELS[1], "wds/mscoco_captions:zeroshot_retrieval"]
     assert main(["clip", "status", str(run), "--json"]) == 0
     states = [one["state"] for one in json.loads(capsys.readouterr().out)]
@@ -246,7 +252,7 @@ def test_a_stored_run_has_the_same_state(run, capsys, tmp_path):
     assert main(["export", str(run), "--to", store.as_uri()]) == 0
     capsys.readouterr()
     assert main(["clip", "status", f"{store.as_uri()}/run"]) == 0
-    assert "6 pairs: 4 done, 1 failed, 1 pending" in capsys.readouterr().out
+    assert counts_in(capsys.readouterr().out) == COUNTS
 
 
 def test_the_runs_of_several_machines_count_as_one(run, capsys, tmp_path):
@@ -259,7 +265,7 @@ def test_the_runs_of_several_machines_count_as_one(run, capsys, tmp_path):
     assert main(["clip", "status", str(shares[0])]) == 0
     assert "done, 4 pending" in capsys.readouterr().out.replace("1 failed, ", "")
     assert main(["clip", "status", *map(str, shares)]) == 0
-    assert "6 pairs: 4 done, 1 failed, 1 pending" in capsys.readouterr().out
+    assert counts_in(capsys.readouterr().out) == COUNTS
 
 
 def test_a_plan_of_which_nothing_has_run_is_pending(capsys, tmp_path):
@@ -268,7 +274,7 @@ def test_a_plan_of_which_nothing_has_run_is_pending(capsys, tmp_path):
     assert main(["clip", "plan", *what, "--output", file]) == 0
     capsys.readouterr()
     assert main(["clip", "status", "--plan", file]) == 0
-    assert "6 pairs: 6 pending" in capsys.readouterr().out
+    assert counts_in(capsys.readouterr().out) == {"pairs": 6, "pending": 6}
 
 
 def test_the_records_of_a_run_count_for_a_plan_that_is_larger(run, capsys, tmp_path):
@@ -277,7 +283,7 @@ def test_the_records_of_a_run_count_for_a_plan_that_is_larger(run, capsys, tmp_p
     assert main(["clip", "plan", *what, "--output", file]) == 0
     capsys.readouterr()
     assert main(["clip", "status", str(run), "--plan", file]) == 0
-    assert "8 pairs: 4 done, 1 failed, 3 pending" in capsys.readouterr().out
+    assert counts_in(capsys.readouterr().out) == COUNTS | {"pairs": 8, "pending": 3}
 
 
 def test_a_run_of_another_suite_is_refused(capsys):
@@ -318,7 +324,7 @@ def test_results_of_the_peer_stand_beside_a_run_s(run, capsys, tmp_path):
     assert main(["export", str(run), "--to", "clip-benchmark", "--output", str(out)]) == 0
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == len(list(out.iterdir())) == 4
-    assert "left out: 2 cells" in shown.err
+    assert " 2 cells" in shown.err
     sheet = ("--sheet", "classification", "--format", "csv")
     assert main(["clip", "table", str(run), str(out), *sheet]) == 0
     head, *rows = rows_of(capsys.readouterr().out)
@@ -341,9 +347,9 @@ def test_captioning_by_the_peer_has_a_table_of_its_own(run, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--sheet", "clasification"), "Did you mean 'classification'"),
+        (("--sheet", "clasification"), "'classification'"),
         (("--format", "csv"), "choose one of classification, retrieval with --sheet"),
-        (("--metric", "acc11"), "unknown metric 'acc11'. Did you mean 'acc1'"),
+        (("--metric", "acc11"), "'acc1'"),
         (("--flips", MODELS[0], MODELS[0]), "give two models"),
     ],
 )

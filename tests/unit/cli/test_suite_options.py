@@ -86,12 +86,12 @@ def test_the_choices_of_an_option_are_those_of_all_its_suites(sorting):
     ],
 )
 def test_one_name_for_two_kinds_of_values_is_refused_with_both_suites(sorting, option):
-    with pytest.raises(UsageError, match=r"'sorting' and 'other' .* options 'length'"):
+    with pytest.raises(UsageError, match=r"'sorting' .*'other' .*'length'"):
         declared_options([sorting, suite_with(sorting, option)])
 
 
 def test_a_suite_cannot_take_the_name_of_an_option_that_all_have(sorting):
-    with pytest.raises(UsageError, match=r"'other' declares an option 'rounds'"):
+    with pytest.raises(UsageError, match=r"'other' .*'rounds'"):
         declared_options([suite_with(sorting, Option(name="rounds", help="Mine."))])
 
 

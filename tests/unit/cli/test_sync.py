@@ -58,7 +58,7 @@ def test_an_adapter_s_file_goes_along_by_its_path_from_here(loader, capsys):
     assert (source.directory / "my_loader.py").read_text() == loader.read_text()
     assert (source.directory / "src/skymark/__init__.py").is_file()
     Terminal().sends(source)
-    assert "sends 1 named file, " in capsys.readouterr().err
+    assert " 1 named file, " in capsys.readouterr().err
 
 
 def test_an_image_has_no_file_of_the_user_s(loader):
@@ -92,7 +92,7 @@ def test_a_folder_is_sent_where_it_is_named(here, loader, capsys):
     source = source_for([folder], [Path("data")])
     assert (source.directory / "data" / "one.txt").is_file()
     Terminal().sends(source)
-    assert "1 named file, 2.05 kB: data/one.txt" in capsys.readouterr().err
+    assert re.search(r"\b1\D+2\.05 kB: data/one\.txt", capsys.readouterr().err)
 
 
 def test_what_stays_is_said(here, capsys):
@@ -104,5 +104,5 @@ def test_what_stays_is_said(here, capsys):
     (here / "code" / "link.py").symlink_to("/etc/hostname")
     Terminal().sends(source_for([plan("numpy")], [Path("code")]))
     said = capsys.readouterr().err
-    assert re.search("not sent, .*: code/.*`git add`", said)
+    assert re.search("code/.*`git add`", said)
     assert "code/new.py" in said

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import skymark
@@ -83,7 +85,7 @@ def test_the_help_has_no_option_that_a_tune_decides_itself():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--effort", "chek"), "unknown effort 'chek'. Did you mean 'check'?"),
+        (("--effort", "chek"), "'check'"),
         (("--scenarios", "CV-1", "TAB-1"), "these are 2: "),
         (("--data", "./nowhere"), "nowhere"),
         (("--grid", "workers=a,b"), "workers"),
@@ -102,4 +104,4 @@ def test_a_directory_that_is_no_tune_s_is_left_alone(tmp_path, capsys):
     (tmp_path / "file").touch()
     words = ["--scenarios", "TAB-1", "--adapters", "numpy", "--step-ms", "5"]
     assert main(["tune", *words, "--output", str(tmp_path)]) == 2
-    assert "is not empty; add --resume" in capsys.readouterr().err
+    assert re.search(f"{tmp_path} .*--resume", capsys.readouterr().err)

@@ -50,9 +50,9 @@ def write(tmp_path, *lines):
 
 def test_a_profile_of_ones_own_may_name_a_machine_that_there_is(tmp_path):
     assert machine_file(write(tmp_path, 'machine = "cpu-benchmark"')).stem == "cpu-benchmark"
-    with pytest.raises(UnknownNameError, match="Did you mean 'cpu-benchmark'"):
+    with pytest.raises(UnknownNameError, match="'cpu-benchmark'"):
         machine_file(write(tmp_path, 'machine = "cpu-benchmrk"'))
-    with pytest.raises(UsageError, match="names no machine; give --machine"):
+    with pytest.raises(UsageError, match="give --machine"):
         machine_file(write(tmp_path))
 
 

@@ -163,7 +163,7 @@ def test_a_machine_with_a_driver_but_no_library_is_refused(root_with_driver):
     environment = Path(sys.prefix)
     if any(environment.glob("lib/python*/site-packages/jax")):
         pytest.skip("this interpreter has JAX")
-    with pytest.raises(UsageError, match=r"JAX nor torch .*--env current"):
+    with pytest.raises(UsageError, match=r"JAX .*torch .*--env current"):
         require_accelerator("gpu", print, own=False, root=root_with_driver)
 
 

@@ -174,7 +174,7 @@ def test_a_time_is_what_the_rounds_are_expected_to_take_and_the_most():
 
 def test_a_time_that_cannot_hold_the_least_rounds_is_refused():
     timed = plan([cell()]).model_copy(update={"allotment": Allotment(time_s=2.9)})
-    with pytest.raises(UsageError, match=r"2\.9 s .*3 rounds of 1 cell\b.* 3 s"):
+    with pytest.raises(UsageError, match=r"2\.9 s .*\b3 rounds\b.*\b1 cell\b.* 3 s"):
         require_time(timed, run_time(timed))
     enough = timed.model_copy(update={"allotment": Allotment(time_s=3)})
     require_time(enough, run_time(enough))

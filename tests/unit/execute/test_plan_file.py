@@ -79,7 +79,7 @@ def test_a_plan_with_cells_of_another_suite_is_refused(tmp_path, plan):
 
 
 def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path, plan):
-    with pytest.raises(UsageError, match=r"cannot read .*none\.json: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read .*none\.json: "):
         read_plan(tmp_path / "none.json")
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write"):

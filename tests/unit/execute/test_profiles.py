@@ -64,14 +64,14 @@ def test_a_profile_from_a_file_is_named_after_it(tmp_path):
 
 
 def test_an_unknown_profile_names_the_nearest():
-    with pytest.raises(UnknownNameError, match="Did you mean 'ci_cpu'"):
+    with pytest.raises(UnknownNameError, match="'ci_cpu'"):
         load_profile("ci-cpu")
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (GOOD + "effrot = 'quick'\n", ["unknown key 'effrot'", "Did you mean 'effort'?"]),
+        (GOOD + "effrot = 'quick'\n", ["unknown key 'effrot'", "'effort'"]),
         (GOOD + "[setings]\nworkers = 2\n", ["unknown key 'setings'", "'settings'"]),
         ('suite = "loading"\nplatform = "cpu"\nscenarios = []\n', ["description", "required"]),
         (GOOD.replace('suite = "loading"\n', ""), ["suite", "required"]),

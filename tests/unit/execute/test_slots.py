@@ -60,7 +60,7 @@ def test_what_needs_more_memory_gets_a_larger_part_first():
 
 
 def test_what_fits_on_no_card_is_refused_with_its_name():
-    with pytest.raises(UsageError, match=r"^huge .*96\.6 GB.* H100 .*85\.9 GB"):
+    with pytest.raises(UsageError, match=r"^huge .*\b96\.6\b.*\bH100\b.*\b85\.9 GB"):
         slot_jobs({"huge": 90 * GIB}, EIGHT, 0.125)
     for fraction in (0, -1, 1.5, float("nan")):
         with pytest.raises(UsageError, match=f"--gpu-fraction {fraction:g} "):

@@ -162,13 +162,13 @@ def test_a_failed_build_tells_the_tail_of_its_log_and_leaves_nothing(tmp_path):
 
 def test_an_environment_without_uv_says_how_to_install_it(tmp_path, wheel, monkeypatch):
     monkeypatch.setitem(sys.modules, "uv", None)
-    with pytest.raises(VenvBuildError, match=r"venv of tiny .* -m pip install uv"):
+    with pytest.raises(VenvBuildError, match=r"\btiny .*pip install uv"):
         Venvs(tmp_path).ensure(VenvSpec(name="tiny", packages=(wheel,)))
 
 
 def test_a_build_that_hangs_is_a_venv_that_could_not_be_made(tmp_path, wheel, monkeypatch):
     monkeypatch.setattr(module, "UV_LIMIT_S", 0.01)
-    with pytest.raises(VenvBuildError, match=r"was ended after 0\.01 s"):
+    with pytest.raises(VenvBuildError, match=r"\b0\.01 s"):
         Venvs(tmp_path).ensure(VenvSpec(name="tiny", packages=(wheel,)))
 
 

@@ -134,7 +134,7 @@ def test_a_run_of_another_user_is_waited_for_and_named(squatter):
 
 @pytest.mark.parametrize("squatter", ["is silent"], indirect=True)
 def test_who_holds_the_machine_for_nothing_is_worked_around(squatter, monkeypatch, tmp_path):
-    named = pytest.raises(UsageError, match=r"cannot be seen .* SKYMARK_LOCK=FILE")
+    named = pytest.raises(UsageError, match=r"be seen .*SKYMARK_LOCK=FILE")
     with named, measuring(wait_s=0):
         pass
     monkeypatch.setenv("SKYMARK_LOCK", str(tmp_path / "mine"))
@@ -172,7 +172,7 @@ def test_what_is_no_file_is_refused_and_not_followed(tmp_path, put):
 def test_a_user_without_a_directory_of_his_own_is_told_what_to_do(machine, monkeypatch, tmp_path):
     (tmp_path / "prepared").symlink_to(tmp_path)
     monkeypatch.setattr(measuring_lock, "_candidates", lambda: [tmp_path / "prepared"])
-    with pytest.raises(UsageError, match=r"prepared: no directory.* set SKYMARK_LOCK"):
+    with pytest.raises(UsageError, match=r"prepared: no directory.*SKYMARK_LOCK"):
         lock_path()
 
 

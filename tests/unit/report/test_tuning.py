@@ -48,14 +48,14 @@ def test_the_chosen_row_comes_first_and_those_that_were_dropped_and_failed_last(
     ]
     assert all(len(row) == len(report.headings()) for row in rows)
     assert report.reaches
-    assert re.match("b workers=2 .* 96 % .*least cost, ", report.sentences[0])
+    assert re.match(r"b workers=2\b.*\b96 %.*\bleast ", report.sentences[0])
 
 
 def test_other_programs_are_named_even_where_rounds_are_too_few_to_set_one_aside():
     use = MachineUse(cores=2.0, others_cores=1.0, program="stress-ng")
     rounds = tuple(one.model_copy(update={"machine": use}) for one in FAST.rounds)
     report = Choice(tuned((FAST.model_copy(update={"rounds": rounds}),)))
-    assert re.search(r"stress-ng.* 1 of 2 cores in 2 of 2 rounds", report.sentences[-1])
+    assert re.search(r"stress-ng.*\b1\D+2 cores\D+2\D+2 rounds", report.sentences[-1])
     assert "cores in" not in Choice(tuned((FAST,))).sentences[-1]
 
 
@@ -63,11 +63,11 @@ def test_where_none_suffices_the_shortfall_and_the_lowest_ceiling_are_told():
     report = Choice(tuned((DROPPED,)), ceilings=(MEMORY, DISK, DECODE))
     assert not report.reaches
     said = report.reason()
-    assert re.match("No setting .* 95 % .*best .*b workers=1, .*50 %", said[0])
-    assert re.search(r"1,000 steps/s, .*500 \(50 %\)", said[1])
+    assert re.match(r"No .*\b95 %.*\bb workers=1\b.*\b50 %", said[0])
+    assert re.search(r"1,000 steps/s\b.*\b500 \(50 %", said[1])
     assert [line.split(":")[0].strip() for line in said[2:5]] == ["disk", "decode", "memory"]
     assert "for comparison" in said[2]
-    assert re.match("limit: decode, .*70 % .*71 % ", said[-1])
+    assert re.match(r"limit: decode\b.*\b70 %.*\b71 %", said[-1])
 
 
 def test_a_machine_whose_own_figures_are_high_enough_is_not_blamed():

@@ -57,7 +57,7 @@ def test_the_interval_of_a_difference_that_is_shown_is_written_without_one(verdi
 def test_those_that_the_best_alone_beats_are_named_together(verdict_on):
     found = verdict_on(numpy=1000, grain=1001, tfdata=3000)
     (tied,) = found.sentences[1:]
-    assert re.match("NumPy reference .*Google Grain: no difference", tied)
+    assert re.match("NumPy .*Grain: no difference", tied)
 
 
 def test_what_is_undecided_is_said_with_the_time_that_would_decide_it(verdict_on):
@@ -82,7 +82,7 @@ def test_beyond_an_hour_a_quiet_machine_is_advised_in_place_of_minutes(verdict_o
     assert re.search(r"\d+ more minutes", minutes.sentences[1])
     monkeypatch.setattr(verdicts, "MOST_S", minutes.more_s - 1)
     found = verdict_on(**noisy)
-    assert re.search("an hour .*quiet machine", found.sentences[1])
+    assert re.search(" hour .*quiet machine", found.sentences[1])
     assert "minutes" not in found.sentences[1]
 
 
@@ -108,9 +108,7 @@ def test_what_a_single_row_says_by_itself_is_not_told_again(verdict_on):
 
 def test_those_without_a_result_are_named_with_their_status(verdict_on):
     found = verdict_on(numpy=1000, ended=("grain", "pytorch"))
-    assert found.sentences[-1] == (
-        "Without a result: Google Grain (invalid) and PyTorch DataLoader (invalid)."
-    )
+    assert re.search(r"Grain \(invalid\) .*DataLoader \(invalid\)", found.sentences[-1])
 
 
 def test_nothing_measured_is_said(verdict_on):
@@ -118,7 +116,7 @@ def test_nothing_measured_is_said(verdict_on):
 
 
 def test_scenarios_are_counted_as_decided_only_where_adapters_were_compared(verdict_on, saved):
-    assert decided_in([verdict_on(numpy=1000, grain=3000)]) == "1 of 1 scenario decided"
+    assert re.match(r"1\D+1 scenario ", decided_in([verdict_on(numpy=1000, grain=3000)]))
     assert decided_in([one for one in verdicts_of(saved) if one.decided is None]) is None
 
 

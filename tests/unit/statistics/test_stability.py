@@ -92,13 +92,13 @@ def test_a_steady_change_too_small_to_matter_is_no_drift() -> None:
 def test_one_slow_round_among_many_is_an_outlier() -> None:
     found = outliers(seen([1000, 1003, 700, 998, 1001, 1002]))
     assert found is not None
-    assert "round 2 is far" in found.message
+    assert "round 2 " in found.message
 
 
 def test_two_speeds_are_called_bimodal() -> None:
     found = two_speeds(seen([1000, 1500, 1003, 1497, 1001, 1502]))
     assert found is not None
-    assert re.search("3 near 1,001 .*3 near 1,500 steps/s", found.message)
+    assert re.search(r"\b3\D+1,001 .*\b3\D+1,500 steps/s", found.message)
 
 
 def test_a_very_short_timed_region_is_warned_of() -> None:

@@ -78,7 +78,7 @@ def test_decimal_prices_equal_a_ceiling_that_they_equal_on_paper(make_quote):
 
 def test_the_deadline_that_a_refusal_names_is_let_through(make_quote):
     quote = make_quote(offer(1.29), around=(60, 180, 600))
-    with pytest.raises(GateError, match="--deadline 83m or less"):
+    with pytest.raises(GateError, match="--deadline 83m "):
         check_ceiling(quote, 2.0)
     shorter = quote.model_copy(update={"deadline_s": 83 * 60.0})
     check_ceiling(shorter, 2.0)
@@ -88,7 +88,7 @@ def test_the_deadline_that_a_refusal_names_is_let_through(make_quote):
 
 def test_a_ceiling_below_the_price_of_a_start_asks_for_a_higher_one(make_quote):
     quote = make_quote(offer(30.0), around=(60, 180, 600))
-    with pytest.raises(GateError, match="give a higher --max-cost"):
+    with pytest.raises(GateError, match="higher --max-cost"):
         check_ceiling(quote, 1.0)
 
 

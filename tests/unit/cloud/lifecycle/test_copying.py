@@ -172,14 +172,14 @@ def test_of_a_lost_node_the_cells_are_named_and_the_others_come_home(machines, w
     assert (results.lost, results.missing) == ((1,), (CELLS[1].id,))
     assert results.records == {Status.OK: 1}
     gone, missing = problems_of(results)
-    assert gone.startswith("node 1 is gone")
+    assert gone.startswith("node 1 ")
     assert f"launch cpu --scenarios {CELLS[1].label} --adapters {CELLS[1].adapter}" in missing
 
 
 @pytest.mark.parametrize("running", [2, None])
 def test_a_node_that_may_still_be_there_is_not_given_up(machines, write_run, tmp_path, running):
     write_run(machines.node(CLUSTER) / RESULTS / "one", CELLS[0])
-    with pytest.raises(UnreachableError, match="has 1 earlier record"):
+    with pytest.raises(UnreachableError, match=r"\b1 earlier record"):
         bring_home(rented(nodes=2), tmp_path / "one", lambda _: running)
     assert RunDirectory(tmp_path / "one").record(CELLS[0]) is not None
 
@@ -341,7 +341,7 @@ def test_a_machine_that_goes_away_on_the_way_has_given_its_records(
     monkeypatch.setattr("skymark.cloud.lifecycle.retrieving.LITTLE_BYTES", 0)
     write_run(machines.node(CLUSTER) / RESULTS / "one", *CELLS)
     machines.program("rsync", BREAKING.format(rsync=RSYNC, folder="logs"))
-    with pytest.raises(UnreachableError, match=f"{tmp_path}/one .*2 earlier records"):
+    with pytest.raises(UnreachableError, match=f"{tmp_path}/one .*2 earlier"):
         bring_home(rented(), tmp_path / "one")
     came = RunDirectory(tmp_path / "one")
     assert all(came.record(one) is not None for one in CELLS)
@@ -354,7 +354,7 @@ def test_a_machine_that_never_ends_its_answer_is_given_up(machines, tmp_path, mo
     monkeypatch.setattr("skymark.cloud.sky.ssh.LEAST_LIMIT_S", 1.0)
     machines.node(CLUSTER)
     machines.program("ssh", "#!/bin/sh\nexec sleep 600\n")
-    with pytest.raises(UnreachableError, match="took longer than 1 s"):
+    with pytest.raises(UnreachableError, match=r"longer\D+1 s"):
         bring_home(rented(), tmp_path / "one")
 
 

@@ -65,8 +65,8 @@ def test_each_job_is_told_with_its_group(machine):
     done = submit("run-1", told)
     assert done.run.run_id == "run-1"
     assert [job.number for job in done.jobs] == list(range(1, 9))
-    assert re.fullmatch("1 of 8: model-0 .* 1", told[0])
-    assert re.fullmatch("8 of 8: model-7 .* 8", told[-1])
+    assert re.fullmatch(r"1\D+8: model-0 .* 1", told[0])
+    assert re.fullmatch(r"8\D+8: model-7 .* 8", told[-1])
 
 
 def test_a_refusal_names_both_and_the_same_again_submits_the_rest_to_the_same_run(machine):
@@ -74,11 +74,11 @@ def test_a_refusal_names_both_and_the_same_again_submits_the_rest_to_the_same_ru
     with pytest.raises(CloudError) as refused:
         submit("run-1")
     left = "model-2, model-3, model-4, model-5, model-6 and 1 more"
-    assert re.search(f"jobs 1 2; .*: {left};", str(refused.value))
+    assert re.search(f" 1 2; .*: {left};", str(refused.value))
     machine.refuses = None
     told = []
     done = submit("run-2", told)
-    assert re.fullmatch("2 of 8 groups .* cluster", told[0])
+    assert re.fullmatch(r"2\D+8 groups .*cluster", told[0])
     assert done.run.run_id == "run-1"
     assert [job.number for job in done.jobs] == list(range(3, 9))
     assert machine.sent == [("run-1", name) for name in GROUPS]
@@ -91,7 +91,7 @@ def test_an_interrupt_says_what_is_in_the_queue(machine):
     told = []
     with pytest.raises(KeyboardInterrupt):
         submit("run-1", told)
-    assert re.search("jobs 1; .*: model-1, model-2", told[-1])
+    assert re.search(" 1; .*: model-1, model-2", told[-1])
 
 
 def test_bad_usage_stays_bad_usage_where_nothing_was_submitted(machine):
@@ -120,5 +120,5 @@ def test_what_would_be_submitted_now_is_told_without_submitting(machine):
     rest = outstanding_jobs(run, submission_key(run, plan), JOBS, told.append)
     assert rest == (tuple(GROUPS[2:]), "run-1")
     (line,) = told
-    assert re.fullmatch("2 of 8 groups .* cluster", line)
+    assert re.fullmatch(r"2\D+8 groups .*cluster", line)
     assert len(machine.queue) == 2

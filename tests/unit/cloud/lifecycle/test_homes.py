@@ -67,7 +67,7 @@ def test_a_file_system_that_takes_no_files_is_refused():
 def test_a_disk_without_room_is_refused(tmp_path, monkeypatch):
     usage = SimpleNamespace(free=LEAST_FREE_BYTES - 1)  # no disk of a test is nearly full
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(UsageError, match=r"268 MB left.* 268 MB"):
+    with pytest.raises(UsageError, match=r"\b268 MB\b.*\b268 MB"):
         check_home(tmp_path)
 
 

@@ -183,7 +183,7 @@ def test_a_text_that_is_no_split_is_answered_with_one_that_is(text):
         ("waves:5x10/11", "11 of 10 completions"),
         ("two-level:1000x1000", "more than 100,000 parts"),
         ("weighted:a=90000x1,b=90000x1", "more than 100,000 workers"),
-        ("evn:3", "Did you mean 'even'"),
+        ("evn:3", "'even'"),
         ("even", "--split even .*number of workers"),
     ],
 )

@@ -34,7 +34,7 @@ def test_a_flat_rank_counts_through_all_workers():
 def test_a_completion_index_needs_the_count_from_the_split():
     rank = rank_here({"JOB_COMPLETION_INDEX": "3"})
     assert place("even:10", rank) == WorkerPlace(index=3)
-    with pytest.raises(UsageError, match=r"--split even .*number of workers"):
+    with pytest.raises(UsageError, match=r"--split even .*number"):
         shard_of("even", rank)
 
 

@@ -170,7 +170,7 @@ def test_a_damaged_directory_is_refused_before_anything_runs(web_set, break_it, 
 
 
 def test_a_split_that_is_not_there_is_answered_with_those_that_are(web_set):
-    with pytest.raises(UsageError, match="no split 'val', but test"):
+    with pytest.raises(UsageError, match=r"'val'.* test\b"):
         chosen(str(web_set()), split="val")
 
 
@@ -182,7 +182,7 @@ def test_a_folder_of_images_has_a_class_per_folder(planned, tmp_path):
     assert (one.dataset.classes, one.dataset.images) == (2, 2)
     assert one.dataset.source.layout == "folder"
     (tmp_path / "pets" / "test" / "dog" / "2.jpg").touch()
-    with pytest.raises(UsageError, match=r"2\.jpg .*0 bytes.* --skip-damaged"):
+    with pytest.raises(UsageError, match=r"2\.jpg .*0 bytes.*--skip-damaged"):
         planned(str(tmp_path / "pets"))
     (skipped,) = planned(str(tmp_path / "pets"), skip_damaged=True)
     data = skipped.data
@@ -219,12 +219,12 @@ def test_two_directories_of_one_name_are_refused(web_set):
 
 
 def test_two_names_for_one_place_are_refused(web_set):
-    with pytest.raises(UsageError, match=r"wds/mnist .*wds/stl10 .*/mine;.* --dataset-root"):
+    with pytest.raises(UsageError, match=r"wds/mnist .*wds/stl10 .*/mine;.*--dataset-root"):
         chosen("wds/mnist", "wds/stl10", root=str(web_set()))
     with pytest.raises(UsageError, match=r"wds/mnist .*wds/stl10 .*localhost:1/one;"):
         chosen("wds/mnist", "wds/stl10", root="http://localhost:1/one")
 
 
 def test_a_task_that_does_not_exist_names_those_that_do():
-    with pytest.raises(UnknownNameError, match="Did you mean 'zeroshot_retrieval'"):
+    with pytest.raises(UnknownNameError, match="'zeroshot_retrieval'"):
         chosen("wds/mnist", tasks=("zero_shot_retrieval",))

@@ -143,7 +143,7 @@ def test_a_setting_that_makes_no_sense_is_refused(planned, settings, message):
 
 
 def test_a_setting_or_an_option_that_nothing_reads_is_refused(planned):
-    with pytest.raises(UnknownNameError, match="Did you mean 'precision'"):
+    with pytest.raises(UnknownNameError, match="'precision'"):
         planned(settings={"precison": "fp32"})
     with pytest.raises(UnknownNameError, match="unknown option 'think'"):
         planned(think=1)
@@ -156,7 +156,7 @@ def test_no_language_is_ignored(planned, web_set):
     found = planned(str(directory), languages=("en", "de"))
     assert [one.cell.axes for one in found] == [{}, {"language": "de"}]
     assert [ClipSpecification.of(one.cell).language for one in found] == ["en", "de"]
-    with pytest.raises(UsageError, match=r"jp, .* en, de;"):
+    with pytest.raises(UsageError, match=r"\bjp\b.* en, de\b"):
         planned(str(directory), languages=("jp",))
     with pytest.raises(UsageError, match="language 'jp'"):
         planned(str(directory), languages=("de", "jp"))
@@ -285,9 +285,9 @@ def test_class_names_of_a_file_are_in_the_specification_and_tell_cells_apart(pla
 def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tmp_path):
     file = tmp_path / "it.json"
     file.write_text(json.dumps({"vtab/cifar10": CIFAR[:9]}))
-    with pytest.raises(UsageError, match=r" 9 .*vtab/cifar10, .* 10 classes"):
+    with pytest.raises(UsageError, match=r" 9 .*vtab/cifar10\b.*\b10 class"):
         planned("wds/vtab/cifar10", classname_file=str(file))
-    with pytest.raises(UsageError, match=r"class names .*wds/mnist, .*vtab/cifar10;"):
+    with pytest.raises(UsageError, match=r"wds/mnist\b.*vtab/cifar10"):
         planned("wds/mnist", classname_file=str(file))
     with pytest.raises(UsageError, match="leave --classname-file out"):
         planned("wds/mscoco_captions", classname_file=str(file))
@@ -296,7 +296,7 @@ def test_a_file_of_class_names_that_does_not_fit_is_refused(planned, web_set, tm
     (tmp_path / "pets.json").write_text(json.dumps({"mine": ["a", "b", "c"]}))
     pets = {"classname_file": str(tmp_path / "pets.json")}
     mine = str(web_set(**german))
-    with pytest.raises(UsageError, match=r"mine .*en and de; .*--languages"):
+    with pytest.raises(UsageError, match=r"mine .*\ben\b.*\bde\b.*--languages"):
         planned(mine, languages=("en", "de"), **pets)
     assert len(planned(mine, languages=("de",), **pets)) == 1
 

@@ -148,7 +148,7 @@ def test_a_set_of_a_few_batches_has_the_rate_of_whole_epochs_and_names_the_size(
     assert {"samples_per_s", "stream_utilisation"}.isdisjoint(result.metrics)
     assert result.metrics["epoch_samples_per_s"] > 0
     advice = result.conditions["stream"].removeprefix(f"{NO_STREAM}; ")
-    assert re.search("^TAB-1:small .* 4,096 elements", advice)
+    assert re.search("^TAB-1:small .* 4,096 ", advice)
 
 
 def test_the_limits_of_the_effort_bound_the_round(cache):

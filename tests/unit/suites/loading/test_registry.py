@@ -98,9 +98,9 @@ def test_an_adapter_is_found_by_slug_or_display_name_and_keeps_its_version(name,
 
 
 def test_unknown_names_name_the_nearest():
-    with pytest.raises(UnknownNameError, match="Did you mean 'NLP-1'"):
+    with pytest.raises(UnknownNameError, match="'NLP-1'"):
         scenario_class("NPL-1")
-    with pytest.raises(UnknownNameError, match="Did you mean 'grain'"):
+    with pytest.raises(UnknownNameError, match="'grain'"):
         adapter_reference("Google Grian")
     with pytest.raises(UsageError, match="names no version"):
         adapter_reference("grain@")
@@ -229,7 +229,7 @@ def test_an_adapter_of_another_package_is_found_by_its_entry_point(tmp_path):
 def test_an_entry_point_that_does_not_load_is_named(tmp_path, value):
     done = listed(tmp_path, value)
     assert done.returncode == 2
-    assert f"the entry point 'mine' of skymark.adapters ({value}) does not load" in done.stderr
+    assert f"'mine' of skymark.adapters ({value})" in done.stderr
 
 
 # Scenario objects

@@ -70,7 +70,7 @@ def test_percentiles_of_few_batches_are_warned_of() -> None:
     few = rounds_at([1000, 1001, 1000], (1,) * 21, (10,) * 21, (0,) * 10 + (1,) * 11)
     (warning,) = LoadingSuite().warnings(few, STANDARD)
     assert warning.kind == "few-waits"
-    assert "rest on 30 batches" in warning.message
+    assert " 30 batches" in warning.message
 
 
 def test_a_scenario_without_timed_batches_is_not_warned_of_few_waits() -> None:
@@ -102,7 +102,7 @@ def test_epochs_without_a_stream_are_named_with_the_size_that_has_one() -> None:
     ]
     (warning,) = LoadingSuite().warnings(rounds, STANDARD)
     assert warning.kind == "no-stream"
-    assert "epochs of 50 batches" in warning.message
+    assert " 50 batches" in warning.message
     assert warning.action == advice
 
 
@@ -118,7 +118,7 @@ def test_a_stream_that_is_much_faster_than_whole_epochs_is_warned_of() -> None:
     rounds = rounds_at([1000, 1001, 1000], whole=0.4)
     assert kinds(rounds) == {"costly-restarts"}
     (warning,) = LoadingSuite().warnings(rounds, STANDARD)
-    assert "epochs have 40 % " in warning.message
+    assert " 40 % " in warning.message
     assert kinds(rounds_at([1000, 1001, 1000], whole=0.81)) == set()
 
 
@@ -187,7 +187,7 @@ def cause_of_unused(rounds: Sequence[RoundResult]) -> str | None:
 def test_threads_that_share_one_core_are_said_to_be_held_by_pythons_lock() -> None:
     cause = cause_of_unused(loaded("8 threads", 2.4, 13.0, 2.4))
     assert cause is not None
-    assert re.search(r"^8 threads .*2\.4 of 8 .*13\.0 .*Python's lock", cause)
+    assert re.search(r"^8 threads\b.*\b2\.4\D+8\b.*\b13\.0\b.*Python's lock", cause)
     native = cause_of_unused(loaded("8 threads", 2.4, 13.0, 2.4, operators="native"))
     assert native is not None
     assert "lock" not in native
@@ -196,13 +196,13 @@ def test_threads_that_share_one_core_are_said_to_be_held_by_pythons_lock() -> No
 def test_processes_that_make_more_than_one_process_receives_are_said_to() -> None:
     cause = cause_of_unused(loaded("8 processes", 3.1, 12.0, 0.97))
     assert cause is not None
-    assert re.search("process that receives .* 97 %", cause)
+    assert re.search(r"\breceives\b.* 97 %", cause)
 
 
 def test_workers_that_wait_for_storage_are_said_to_wait() -> None:
     cause = cause_of_unused(loaded("8 processes", 1.1, 14.0, 0.2))
     assert cause is not None
-    assert re.search(r"waited, .* 0\.2 cores", cause)
+    assert re.search(r"\bwaited\b.* 0\.2 ", cause)
 
 
 def test_workers_with_all_cores_or_a_busy_machine_or_a_slow_consumer_are_not_warned_of() -> None:

@@ -99,9 +99,9 @@ def test_tier_1_has_one_scenario_of_each_kind_of_question():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("TAB-1:smal", "TAB-1 'smal'. Did you mean 'small'?"),
+        ("TAB-1:smal", "'small'"),
         ("tier-9", "unknown scenario tier 'tier-9'"),
-        ("TAB1", "Did you mean 'TAB-1'?"),
+        ("TAB1", "'TAB-1'"),
     ],
 )
 def test_wrong_names_are_refused_with_the_nearest(name, words):
@@ -143,7 +143,7 @@ def test_axes_make_one_cell_per_combination_in_order():
 
 
 def test_an_axis_that_no_chosen_scenario_has_is_refused():
-    with pytest.raises(UnknownNameError, match="Did you mean 'depth'"):
+    with pytest.raises(UnknownNameError, match="'depth'"):
         check_axes({"dept": (1,)}, [scenario_class("PC-1")])
     with pytest.raises(UnknownNameError, match=r"axis 'depth'.*no axis"):
         check_axes({"depth": (1,)}, [scenario_class("TAB-1")])
@@ -157,7 +157,7 @@ def test_an_axis_value_of_another_type_is_refused(value):
 
 
 def test_an_axis_value_that_no_scenario_has_is_refused():
-    with pytest.raises(UnknownNameError, match="Did you mean 'eager'"):
+    with pytest.raises(UnknownNameError, match="'eager'"):
         check_axes({"mode": ("egaer",)}, [scenario_class("IO-2")])
     with pytest.raises(UsageError, match=r"depth=0 .*least 1"):
         check_axes({"depth": (1, 0)}, [scenario_class("PC-1")])
@@ -406,7 +406,7 @@ def test_all_venvs_are_those_that_install_by_themselves():
     found = LoadingSuite().venvs()
     assert set(found) == {slug for slug, cls in adapters().items() if not cls.install_hint}
     assert LoadingSuite().venvs(["grain@0.2.17"]) == {"grain@0.2.17": venv_of("grain@0.2.17")}
-    with pytest.raises(UnknownNameError, match="Did you mean 'grain'"):
+    with pytest.raises(UnknownNameError, match="'grain'"):
         LoadingSuite().venvs(["grian"])
 
 

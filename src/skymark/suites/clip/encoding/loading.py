@@ -1,6 +1,6 @@
 """Loading of models: first the checks, then the weights, then any data.
 
-The transformers library is imported only for text towers that need it.
+The transformers and timm libraries are imported only for towers that need them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from skymark.model.base import digest_of
@@ -81,11 +82,13 @@ def still_blank(network: Any) -> list[str]:
     ]
 
 
-TRANSFORMERS = "transformers"
+OPTIONAL = {"transformers": ("hf_model", "coca_model"), "timm": ("timm_model",)}
+"""Libraries that open_clip uses for some towers only, with its modules that look for them."""
+COMPILER = "torch._dynamo.utils"
 
 
 def import_open_clip() -> None:
-    """Import PyTorch and open_clip, once in a process.
+    """Import PyTorch and open_clip, once in a process, without what only some models use.
 
     Garbage collection skips their objects, which live as long as the process: it would take a third
     of the import's time.
@@ -99,9 +102,11 @@ def import_open_clip() -> None:
     gc.disable()
     try:
         import torch  # noqa: F401
-        import torchvision  # noqa: F401
 
-        _import_without_transformers()
+        with _in_place_of({COMPILER: _late_compiler()}):
+            import torchvision  # noqa: F401
+        with _in_place_of(dict.fromkeys(OPTIONAL)):  # None makes an import fail
+            import open_clip  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name not in {"torch", "torchvision", "open_clip"}:
             raise
@@ -114,28 +119,49 @@ def import_open_clip() -> None:
             gc.enable()
 
 
-def provide_transformers() -> None:
-    """Show the transformers library to open_clip, for a text tower from that library.
+@contextmanager
+def _in_place_of(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
+    """Import other modules in place of those that are not imported yet."""
+    absent = modules.keys() - sys.modules.keys()
+    sys.modules.update({name: modules[name] for name in absent})  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+def _late_compiler() -> ModuleType:
+    """Return a module that imports PyTorch's compiler when torchvision first asks it something."""
+    module = ModuleType(COMPILER)
+
+    def is_compile_supported(device_type: str) -> bool:
+        return bool(importlib.import_module(COMPILER).is_compile_supported(device_type))
+
+    vars(module)["is_compile_supported"] = is_compile_supported
+    return module
+
+
+def provide(library: str) -> None:
+    """Show one of the `OPTIONAL` libraries to open_clip, for a tower that uses it.
 
     Raises:
-        LibraryAbsentError: transformers is not installed here.
+        LibraryAbsentError: the library is not installed here.
     """
-    from open_clip import coca_model, hf_model
-
-    if hf_model.transformers is not None:
+    modules = [sys.modules[f"open_clip.{name}"] for name in OPTIONAL[library]]
+    if getattr(modules[0], library) is not None:
         return
     try:
-        import transformers  # noqa: F401
+        importlib.import_module(library)
     except ModuleNotFoundError as error:
-        if error.name != TRANSFORMERS:
+        if error.name != library:
             raise
         raise LibraryAbsentError(
-            "transformers is not installed here, and the text tower needs it; run: pip install "
-            "transformers"
+            f"{library} is not installed here, and one of the towers needs it; run: pip install "
+            f"{library}"
         ) from error
-    # The modules look for the library when Python executes them.
-    importlib.reload(hf_model)
-    importlib.reload(coca_model)
+    for module in modules:  # they look for the library when Python executes them
+        importlib.reload(module)
 
 
 def provide_captions(loaded: LoadedModel) -> None:
@@ -146,19 +172,7 @@ def provide_captions(loaded: LoadedModel) -> None:
     """
     if not hasattr(loaded.network, "generate"):
         raise DataError(f"{loaded.specification.reference} {NO_CAPTIONS}")
-    provide_transformers()
-
-
-def _import_without_transformers() -> None:
-    """Import open_clip and hide transformers meanwhile, unless it is already imported."""
-    hides = TRANSFORMERS not in sys.modules
-    if hides:
-        sys.modules[TRANSFORMERS] = None  # type: ignore[assignment]  # makes its import fail
-    try:
-        import open_clip  # noqa: F401
-    finally:
-        if hides:
-            del sys.modules[TRANSFORMERS]
+    provide("transformers")
 
 
 def check_tag(model: Model, configuration: Mapping[str, Any]) -> dict[str, Any]:
@@ -357,7 +371,9 @@ def load_model(model: Model, device: Any, seed: int) -> LoadedModel:
     weights, pixels = model.weights, model.pixels
     reader = StateReader()
     if configuration["text_cfg"].get("hf_model_name"):
-        provide_transformers()
+        provide("transformers")
+    if configuration["vision_cfg"].get("timm_model_name"):
+        provide("timm")
     # The generator's state must not depend on what ran before in this process.
     torch.manual_seed(seed)
     logging.getLogger().setLevel(logging.WARNING)

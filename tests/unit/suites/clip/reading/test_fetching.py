@@ -151,7 +151,7 @@ class TestHub:
         assert hub.fetched == []
 
     def test_a_name_that_the_hub_does_not_know_is_an_error(self, hub, tmp_path):
-        with pytest.raises(DataError, match=r"wds_none: .* no such"):
+        with pytest.raises(DataError, match=r"wds_none: .*no such"):
             fetch(self.source("clip-benchmark/wds_none"), ("test",), tmp_path)
 
     def test_a_gated_data_set_says_what_to_do(self, hub, tmp_path):

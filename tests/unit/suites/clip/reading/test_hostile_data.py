@@ -248,7 +248,7 @@ def test_what_is_no_image_of_a_class_is_left_out_and_told(folder):
 
 
 def test_a_split_that_is_not_there_is_not_taken_for_a_folder_without_splits(folder):
-    with pytest.raises(DataError, match=r"'train', but test;.* --train-split"):
+    with pytest.raises(DataError, match=r"'train'.* test\b.*--train-split"):
         read_folder(folder, "train")
 
 
@@ -257,7 +257,7 @@ def test_labels_of_two_splits_are_of_the_same_folders(folder, tmp_path):
     (folder / "train" / "cat").rename(folder / "train" / "ant")
     source = chosen_set(str(folder), None, "test").source
     splits = [open_split(source, one, "linear_probe", tmp_path / "c") for one in ("test", "train")]
-    with pytest.raises(DataError, match=r"different classes \(ant, cat\)"):
+    with pytest.raises(DataError, match=r"\(ant, cat\)"):
         check_same_classes(splits)
 
 

@@ -130,7 +130,7 @@ class TestShards:
             return open_split(source(shapes), "test", TASK, tmp_path / "cache", group_column=1)
 
         assert write([[9, number] for number in range(6)]).samples.groups == tuple(range(6))
-        with pytest.raises(DataError, match=r"s0000003\.npy .* column 1,"):
+        with pytest.raises(DataError, match=r"s0000003\.npy .*column 1\b"):
             write([[9, 1], [9, 1], [9, 1], [9], [9, 1], [9, 1]])
 
     def test_several_labels_are_rows_of_ones_and_zeros(self, shapes, tmp_path):
@@ -164,12 +164,12 @@ class TestShards:
 class TestDamage:
     def test_a_shard_of_0_bytes(self, shapes, tmp_path):
         (shapes / "test" / "1.tar").write_bytes(b"")
-        with pytest.raises(DataError, match=r"1\.tar has 0 bytes"):
+        with pytest.raises(DataError, match=r"1\.tar .*\b0 bytes"):
             opened(shapes, tmp_path)
 
     def test_a_missing_shard(self, shapes, tmp_path):
         (shapes / "test" / "1.tar").unlink()
-        with pytest.raises(DataError, match=r"1\.tar is missing; nshards\.txt counts it"):
+        with pytest.raises(DataError, match=r"1\.tar .*missing.*nshards\.txt"):
             opened(shapes, tmp_path)
 
     @pytest.mark.parametrize("keep", [700, 3000, -1100])
@@ -224,7 +224,7 @@ class TestDamage:
 
     def test_a_shard_beside_those_that_are_counted(self, shapes, tmp_path):
         (shapes / "test" / "nshards.txt").write_text("1")
-        with pytest.raises(DataError, match=r"counts 1 shards.* 1\.tar lies beside"):
+        with pytest.raises(DataError, match=r"\b1 shards.*1\.tar .*beside"):
             opened(shapes, tmp_path)
 
     def test_an_unknown_split_is_answered_with_those_there_are(self, shapes, tmp_path):
@@ -274,7 +274,7 @@ class TestDamage:
 
     def test_a_label_without_a_class_name(self, shapes, tmp_path):
         (shapes / "classnames.txt").write_text("\n".join(CLASSES[:3]))
-        with pytest.raises(DataError, match=r" 0 to 5, .*3 class"):
+        with pytest.raises(DataError, match=r" 0\D+5\b.*3 class"):
             prompts(shapes, tmp_path)
 
     def test_rows_of_labels_that_do_not_fit_the_class_names(self, shapes, tmp_path):
@@ -283,7 +283,7 @@ class TestDamage:
         np.save(out, np.zeros(4, np.int64))
         write_shards(shapes / "test", [{"png": b"x", "npy": out.getvalue()}] * 2)
         (shapes / "dataset_type.txt").write_text("multilabel\n")
-        with pytest.raises(DataError, match=r"rows of 4 .* 6 class"):
+        with pytest.raises(DataError, match=r" 4\b.* 6 class"):
             check_labels(opened(shapes, tmp_path), len(CLASSES))
 
     def test_an_array_with_code_in_it_is_no_label(self, shapes, tmp_path):
@@ -292,7 +292,7 @@ class TestDamage:
         np.save(out, np.array([print], object), allow_pickle=True)
         write_shards(shapes / "test", [{"png": b"x", "npy": out.getvalue()}])
         (shapes / "dataset_type.txt").write_text("multilabel\n")
-        with pytest.raises(DataError, match=r"\.npy .*no row .* of object"):
+        with pytest.raises(DataError, match=r"\.npy .*\bobject\b"):
             opened(shapes, tmp_path)
 
 

@@ -156,6 +156,6 @@ def test_deep_lake_takes_its_own_format_for_columnar_files_and_none_for_memory()
 
 def test_an_option_with_an_unknown_value_is_refused_with_the_known_ones(tmp_path):
     job = make_job(tmp_path, options={"ray_shuffle": "globally"})
-    with pytest.raises(UsageError, match="'globally' does not exist; choose from buffer, global"):
+    with pytest.raises(UsageError, match=r"'globally' .*\bbuffer, global\b"):
         job.choice("ray_shuffle", "buffer", "global")
     assert job.choice("dali_device", "cpu", "gpu") == "cpu"

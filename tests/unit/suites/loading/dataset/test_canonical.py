@@ -52,12 +52,12 @@ def test_a_dataset_of_no_elements_can_be_opened(tmp_path: Path) -> None:
 def test_ragged_elements_of_two_dtypes_are_an_error_that_names_one(tmp_path: Path) -> None:
     pieces = [np.zeros(3, np.int32), np.zeros(3, np.int64)]
 
-    with pytest.raises(DataError, match=r"element 1 of .* is int64"):
+    with pytest.raises(DataError, match=r"element 1\b.* int64"):
         write_dataset(tmp_path / "set", "mixed", {"tokens": pieces})
 
 
 def test_columns_of_different_length_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"'uneven' .*'a': 3, 'b': 4"):
+    with pytest.raises(DataError, match=r"'uneven' .*'a': 3\b.*'b': 4"):
         write_dataset(tmp_path / "set", "uneven", {"a": np.zeros(3), "b": np.zeros(4)})
 
 

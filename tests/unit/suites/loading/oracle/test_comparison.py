@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import numpy as np
@@ -65,7 +66,7 @@ def test_a_value_beyond_the_tolerance_is_a_fault() -> None:
     got[2, 1] += 0.25
     fault = fault_of(got, want)
     assert fault.kind == "content"
-    assert " 0.25, 0.0833 on average" in fault.message
+    assert re.search(r" 0\.25\b.* 0\.0833\b", fault.message)
 
 
 def test_a_mean_beyond_its_tolerance_is_a_fault_although_no_value_is() -> None:
@@ -82,7 +83,7 @@ def test_a_nan_where_the_reference_has_none_is_a_fault_that_says_so() -> None:
     got[[2, 5], 1] = np.nan
     fault = fault_of(got, want, Tolerance(1e9))
     assert fault.kind == "content"
-    assert " NaN in 2 of 8 " in fault.message
+    assert re.search(r" NaN\D+2\D+8 ", fault.message)
 
 
 def test_a_number_where_the_reference_is_nan_is_a_fault_that_says_so() -> None:
@@ -90,7 +91,7 @@ def test_a_number_where_the_reference_is_nan_is_a_fault_that_says_so() -> None:
     want = got.copy()
     want[4] = np.nan
     fault = fault_of(got, want, Tolerance(1e9))
-    assert "numbers in 1 of 8 " in fault.message
+    assert re.search(r"numbers\D+1\D+8 ", fault.message)
 
 
 def test_nan_and_infinity_at_the_reference_s_places_pass() -> None:
@@ -115,7 +116,7 @@ def test_a_field_that_was_not_delivered_is_named() -> None:
 def test_another_shape_is_named() -> None:
     fault = fault_of(values(8, 1), values(8))
     assert fault.kind == "shape"
-    assert "(8, 1), where (8,) is right" in fault.message
+    assert re.search(r" \(8, 1\).* \(8,\)", fault.message)
 
 
 @pytest.mark.parametrize(("got", "want"), [("i4", "f4"), ("f4", "i8"), ("?", "u1")])
@@ -134,7 +135,7 @@ def test_elements_with_wrong_integers_are_counted() -> None:
     got[2], got[6, 0] = 0, 0
     fault = fault_of(got, want, Tolerance(1e9))
     assert fault.kind == "content"
-    assert " 2 of 8 elements" in fault.message
+    assert re.search(r" 2\D+8 elements", fault.message)
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])

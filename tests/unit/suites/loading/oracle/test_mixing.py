@@ -73,20 +73,19 @@ def test_an_exact_schedule_passes_for_what_it_is():
 def test_draws_are_no_schedule():
     found = fault(stream_of(drawn()), "schedule")
     assert found.kind == "ignored-weights"
-    assert "in epoch 1 source" in found.message
+    assert "epoch 1 " in found.message
 
 
 def test_sources_of_equal_share_ignore_the_weights():
     found = fault(stream_of(np.random.default_rng(1).integers(0, 3, 4000)))
     assert found.kind == "ignored-weights"
-    assert "source 2 has 3" in found.message
-    assert "its weight is 0.5" in found.message
+    assert re.search(r"source 2 .*\b0\.5", found.message)
 
 
 def test_one_source_after_another_is_unmixed():
     found = fault(stream_of(np.repeat([0, 1, 2], [800, 1200, 2000])))
     assert found.kind == "unmixed"
-    assert " 500 elements of epoch 1" in found.message
+    assert re.search(r" 500 .*epoch 1\b", found.message)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_a_skipped_element_is_named(oracle: Oracle) -> None:
     order = [index for index in range(ELEMENTS) if index != 17]
     oracle.check(Elements(0, batches(order), batch_size=BATCH))
     assert found(oracle).kind == "missing-element"
-    assert "never delivered element 17" in found(oracle).message
+    assert "element 17" in found(oracle).message
 
 
 def test_missing_elements_pass_where_the_epoch_was_stopped(oracle: Oracle) -> None:
@@ -112,7 +112,7 @@ def test_a_repeated_element_is_named_even_in_an_epoch_that_was_stopped(oracle: O
 def test_one_batch_served_again_and_again_is_named(oracle: Oracle) -> None:
     oracle.check(Elements(0, [batches()[0]] * 7, batch_size=BATCH))
     assert found(oracle).kind == "repeated-batch"
-    assert "batch 1 of epoch 0 " in found(oracle).message
+    assert re.search(r"batch 1\b.*epoch 0\b", found(oracle).message)
 
 
 @pytest.mark.parametrize("unknown", [-1, ELEMENTS])
@@ -138,14 +138,14 @@ def test_storage_order_is_named_where_a_shuffle_was_asked_for(oracle: Oracle) ->
 def test_batches_larger_than_asked_for_are_named(oracle: Oracle) -> None:
     oracle.check(Elements(0, batches(size=16), batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
-    assert re.search(" 16 elements, .* 8$", found(oracle).message)
+    assert re.search(" 16 .* 8$", found(oracle).message)
 
 
 def test_a_short_batch_before_the_end_is_named(oracle: Oracle) -> None:
     short_first = batches()[::-1]
     oracle.check(Elements(0, short_first, batch_size=BATCH))
     assert found(oracle).kind == "batch-size"
-    assert re.search("batch 0 .*epoch 0 .* 2 elements", found(oracle).message)
+    assert re.search(r"batch 0\b.*epoch 0\b.* 2 ", found(oracle).message)
 
 
 def test_a_short_batch_per_worker_passes_where_each_worker_has_a_tail(dataset: Dataset) -> None:
@@ -168,13 +168,13 @@ def test_elements_of_another_rank_are_named(oracle: Oracle) -> None:
     order = np.random.default_rng(3).permutation(ELEMENTS)
     oracle.check(RankElements(2, [batches(order[:30]), batches(order[30:]), batches(order[25:30])]))
     assert found(oracle).kind == "another-rank"
-    assert re.search(r"rank 2 .*epoch 2, .* rank 0 .*\(5 in all\)", found(oracle).message)
+    assert re.search(r"rank 2\b.*epoch 2\b.*rank 0\b.*\(5\b", found(oracle).message)
 
 
 def test_ranks_that_ignore_their_rank_are_named(oracle: Oracle) -> None:
     oracle.check(RankElements(0, [batches(), batches()]))
     assert found(oracle).kind == "another-rank"
-    assert re.search(rf"rank 1 .* rank 0 .*\({ELEMENTS} in all\)", found(oracle).message)
+    assert re.search(rf"rank 1\b.*rank 0\b.*\({ELEMENTS}\b", found(oracle).message)
 
 
 def test_tails_dropped_by_every_rank_are_named(oracle: Oracle) -> None:
@@ -188,13 +188,13 @@ def test_content_of_another_seed_is_named(oracle: Oracle, dataset: Dataset) -> N
     other = Oracle(Determinism(SIZE, seed=0), dataset)
     oracle.check(Content(1, other.reference.batch(1, np.arange(BATCH))))
     assert found(oracle).kind == "ignored-seed"
-    assert "seed 0, not 7" in found(oracle).message
+    assert re.search(r"seed 0\b.* 7\b", found(oracle).message)
 
 
 def test_content_of_another_epoch_is_named(oracle: Oracle) -> None:
     oracle.check(Content(2, oracle.reference.batch(0, np.arange(BATCH))))
     assert found(oracle).kind == "ignored-epoch"
-    assert "epoch 0, not 2" in found(oracle).message
+    assert re.search(r"epoch 0\b.* 2\b", found(oracle).message)
 
 
 def test_the_first_fault_stays(oracle: Oracle) -> None:
@@ -221,7 +221,7 @@ def test_what_another_oracle_checked_is_counted_and_its_fault_told_with_the_cont
     assert oracle.epochs == 2
     assert oracle.indexed_elements == 2 * ELEMENTS - 2
     assert found(oracle).kind == "dropped-tail"
-    assert found(oracle).message.startswith("opened again: dropped tail")
+    assert found(oracle).message.startswith("opened again: ")
 
 
 def test_a_stream_is_the_batches_end_to_end() -> None:
@@ -242,7 +242,7 @@ def test_nan_in_a_batch_is_named(oracle: Oracle) -> None:
     batch[name][3] = np.nan
     oracle.check(Content(0, batch))
     assert found(oracle).kind == "content"
-    assert re.search(f"{name!r} .*NaN in 1 of {BATCH} ", found(oracle).message)
+    assert re.search(rf"{name!r} .*NaN\D+1\D+{BATCH} ", found(oracle).message)
     assert oracle.verdict().max_difference is None
 
 
@@ -251,7 +251,7 @@ def test_a_kept_batch_whose_index_is_not_the_one_that_arrived_is_named(oracle: O
     kept = {1: dict(oracle.reference.batch(0, np.arange(16, 24)))}
     oracle.check(*kept_content(0, arrived, kept))
     assert found(oracle).kind == "changed-index"
-    assert "batch 1 of epoch 0" in found(oracle).message
+    assert re.search(r"batch 1\b.*epoch 0\b", found(oracle).message)
 
 
 def test_a_kept_batch_whose_index_arrived_passes(oracle: Oracle) -> None:

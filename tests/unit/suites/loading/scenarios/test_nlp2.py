@@ -83,7 +83,7 @@ def test_a_batch_that_mixes_buckets_is_refused(oracle):
     cause = oracle.verdict().cause
     assert cause is not None
     assert cause.kind == "mixed-buckets"
-    assert re.search(f"element {long} .* 128 .* bucket 2 ", cause.message)
+    assert re.search(rf"element {long} .*\b128 .*bucket 2 ", cause.message)
 
 
 def test_padding_beyond_the_longest_is_refused(oracle):

@@ -107,7 +107,7 @@ def test_every_measured_batch_but_the_last_of_a_stopped_pass_is_trained_on(make_
 
 
 def test_an_adapter_without_a_framework_cannot_train(make_bench):
-    with pytest.raises(UsageError, match=r"numpy .* mlp; .*--think-time-ms"):
+    with pytest.raises(UsageError, match=r"numpy .*\bmlp\b.*--think-time-ms"):
         Consumption(step=MLP).consumer(NumpyReference(), make_bench(SCENARIO, "Honest").job)
 
 

@@ -39,7 +39,7 @@ def test_adapters_with_torch_or_jax_can_train_and_no_others():
     assert "grain" in TRAINED
     for status, cause in found.values():
         assert (status, cause.kind) == (Status.UNSUPPORTED, "lacks-framework")
-        assert cause.action == "measure it with --think-time-ms"
+        assert "--think-time-ms" in cause.action
     assert re.search("torch .* gpu", found["numpy"][1].message)
     assert "tensorflow, " in found["tfdata"][1].message
 

@@ -49,7 +49,7 @@ def test_an_image_of_any_mode_becomes_the_rgb_that_it_stands_for(name: str) -> N
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_an_image_without_8_bit_rgb_is_an_error_that_says_what_to_do(name: str) -> None:
-    with pytest.raises(DataError, match=r" a\.x cannot .*\(.+\); .*remove it"):
+    with pytest.raises(DataError, match=r" a\.x .*\(.+\).* remove\b"):
         jpeg(REFUSED[name](1), "a.x")
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_image_is_an_error_that_names_it_or_an_image(name: str) -> Non
 def test_a_truncated_jpeg_is_an_error_that_names_the_element_and_what_to_do() -> None:
     data = encoded(picture())
 
-    with pytest.raises(DataError, match=r"element 17 cannot .*copy it again, remove"):
+    with pytest.raises(DataError, match=r"element 17\b.* remove\b"):
         decode_rgb(data[: len(data) // 2], 17)
 
 

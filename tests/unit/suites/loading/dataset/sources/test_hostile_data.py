@@ -163,7 +163,7 @@ def test_bytes_that_are_no_text_are_refused_in_parquet(tmp_path):
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     column = pa.Array.from_buffers(pa.string(), 1, buffers)
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r"a\.parquet .*no whole Parquet"):
+    with pytest.raises(DataError, match=r"a\.parquet .*whole Parquet"):
         read_all(tmp_path / "a.parquet", "text")
 
 
@@ -173,7 +173,7 @@ ABSURD = [float("inf"), -float("inf"), 10**400, 1e300, "inf", "-1e999", "9" * 99
 @pytest.mark.parametrize("value", ABSURD)
 def test_figures_that_no_machine_holds_are_refused_by_name(value):
     for read in (numbers, counts):
-        with pytest.raises(DataError, match=r"'x' of a\.csv:1 .*number"):
+        with pytest.raises(DataError, match=r"'x' .*a\.csv:1 .*number"):
             read({"x": value}, "a.csv:1")
     assert categories({"x": value}, "a.csv:1").dtype == np.int64
     if not isinstance(value, str):
@@ -194,7 +194,7 @@ def test_a_text_of_257_mib_in_a_small_parquet_file_is_not_unpacked(tmp_path):
     pq.write_table(pa.table({"text": ["x" * (257 << 20)]}), path, compression="zstd")
     assert path.stat().st_size < 40 << 10
     before = pa.total_allocated_bytes()
-    with pytest.raises(DataError, match=r"a\.parquet: .*'text' .*269 MB"):
+    with pytest.raises(DataError, match=r"a\.parquet: .*'text' .*\b269"):
         read_all(path, "text")
     assert pa.total_allocated_bytes() - before < 1 << 20
 

@@ -196,16 +196,16 @@ class TestFiles:
 
     def test_a_file_that_is_no_parquet_is_refused(self, shards):
         shards.datasets["o/n"]["v1"]["a.parquet"] = b"PAR1 but no more, and long enough"
-        with pytest.raises(DataError, match=r"hf://o/n/a\.parquet .*no whole Parquet"):
+        with pytest.raises(DataError, match=r"hf://o/n/a\.parquet .*whole Parquet"):
             open_source("hf://o/n@v1")
 
 
 def test_several_configurations_ask_for_a_choice(server):
     files = {f"{name}/train/0.parquet": parquet(text=["a"]) for name in ("en", "de")}
     server.datasets["o/n"] = {"main": files}
-    with pytest.raises(DataError, match=r" de, en; .* hf://o/n:de/train"):
+    with pytest.raises(DataError, match=r" de, en\b.* hf://o/n:de/train"):
         open_source("hf://o/n")
-    with pytest.raises(UnknownNameError, match="configuration of o/n 'fr'"):
+    with pytest.raises(UnknownNameError, match="o/n 'fr'"):
         open_source("hf://o/n:fr/train")
     assert open_source("hf://o/n:en/train").count(5) == 1
 
@@ -231,7 +231,7 @@ def test_a_hub_that_is_down_says_so(server, monkeypatch):
     with serving() as stopped:
         pass
     point_at(stopped, monkeypatch)
-    with pytest.raises(DataError, match=r"o/n could not .*network"):
+    with pytest.raises(DataError, match=r"o/n .*network"):
         open_source("hf://o/n")
 
 

@@ -80,7 +80,7 @@ class TestFolders:
         write(tmp_path / "a.jpg", picture())
         write(tmp_path / "a.txt", "a dog")
         write(tmp_path / "b.jpg", picture())
-        with pytest.raises(DataError, match=r"b\.jpg .*; add b\.txt"):
+        with pytest.raises(DataError, match=r"b\.jpg .*b\.txt"):
             values(open_source(str(tmp_path)), "text")
 
     def test_a_text_in_another_encoding_is_named(self, tmp_path):
@@ -157,7 +157,7 @@ class TestTarShards:
 
     def test_text_in_another_encoding_is_named(self, tmp_path):
         write_shard(tmp_path / "s.tar", {"1.txt": "café".encode("latin-1")})
-        with pytest.raises(DataError, match=r"s\.tar: 1\.txt .*no UTF-8"):
+        with pytest.raises(DataError, match=r"s\.tar: 1\.txt .*UTF-8"):
             values(open_source(str(tmp_path)), "text")
 
     def test_compressed_shards_are_read(self, tmp_path):
@@ -169,14 +169,14 @@ class TestTarShards:
 
     def test_an_element_that_lacks_a_field_is_named(self, tmp_path):
         write_shard(tmp_path / "s.tar", {"1.txt": b"a", "1.cls": b"0", "2.txt": b"b"})
-        with pytest.raises(DataError, match=r"s\.tar: 2 has no \.cls"):
+        with pytest.raises(DataError, match=r"s\.tar: 2\b.* \.cls"):
             values(open_source(str(tmp_path)), "label")
 
     @pytest.mark.parametrize("kept", [100, 700])
     def test_a_cut_off_shard_is_refused(self, tmp_path, kept):
         path = write_shard(tmp_path / "s.tar", {"1.jpg": picture(side=90)})
         path.write_bytes(path.read_bytes()[:kept])
-        with pytest.raises(DataError, match=r"copy (it|the shard) again"):
+        with pytest.raises(DataError, match=r"(?s)s\.tar .*\bagain"):
             values(open_source(str(path)), "image")
 
     def test_an_empty_shard_is_refused(self, tmp_path):
@@ -186,7 +186,7 @@ class TestTarShards:
 
     def test_json_that_is_none_is_named(self, tmp_path):
         write_shard(tmp_path / "s.tar", {"1.json": b"{"})
-        with pytest.raises(DataError, match=r"s\.tar: 1\.json .*no JSON"):
+        with pytest.raises(DataError, match=r"s\.tar: 1\.json .*JSON"):
             open_source(str(tmp_path))
 
 
@@ -241,7 +241,7 @@ class TestTables:
 
     def test_a_row_of_another_length_is_named(self, tmp_path):
         write(tmp_path / "a.csv", "x,y\n1,2\n3\n")
-        with pytest.raises(DataError, match=r"a\.csv:3 .* 1 .* 2 column"):
+        with pytest.raises(DataError, match=r"a\.csv:3\b.* 1\b.* 2 column"):
             values(open_source(str(tmp_path)), "x")
 
     def test_a_table_without_rows_is_refused(self, tmp_path):
@@ -276,7 +276,7 @@ class TestParquet:
         pq.write_table(pa.table({"n": list(range(1000))}), tmp_path / "0.parquet")
         path = tmp_path / "0.parquet"
         path.write_bytes(path.read_bytes()[:-100])
-        with pytest.raises(DataError, match=r"0\.parquet .*no whole Parquet"):
+        with pytest.raises(DataError, match=r"0\.parquet .*whole Parquet"):
             open_source(str(tmp_path))
 
     def test_a_file_that_lacks_a_column_is_named(self, tmp_path):
@@ -287,7 +287,7 @@ class TestParquet:
 
 
 def test_a_path_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"no file .*/absent; .*--data"):
+    with pytest.raises(DataError, match=r"no file .*/absent\b.*--data"):
         open_source(str(tmp_path / "absent"))
 
 
