@@ -206,7 +206,7 @@ def test_a_tensor_that_no_checkpoint_gives_and_that_would_be_random_is_found():
 
 def test_a_model_with_such_a_tensor_is_refused(bench, monkeypatch):
     monkeypatch.setattr(loading, "still_blank", lambda network: ["visual.noise"])
-    with pytest.raises(DataError, match=r"no values for visual\.noise of tiny-ViT"):
+    with pytest.raises(DataError, match=r"visual\.noise.*\btiny-ViT\b"):
         bench.result()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -114,7 +115,7 @@ def test_an_image_that_cannot_be_decoded_is_named(bench, tmp_path):
     write_shards(place / "test", [{"jpg": file, "cls": b"0"} for file in drawn])
     (place / "classnames.txt").write_text("one\n")
     (place / "zeroshot_classification_templates.txt").write_text("{c}\n")
-    with pytest.raises(DataError, match=r"image \d in .*tar cannot be decoded"):
+    with pytest.raises(DataError, match=r"image \d\b.*\.tar\b"):
         bench.result(address=place)
     pixels = bench.cache / "clip" / "pixels"
     assert not list(pixels.glob("*/pixels.json"))
@@ -129,5 +130,5 @@ def test_pixels_that_changed_on_disk_are_no_result(bench):
         byte = opened.read(1)
         opened.seek(12345)
         opened.write(bytes([byte[0] ^ 1]))
-    with pytest.raises(DataError, match="is damaged at image"):
+    with pytest.raises(DataError, match=rf"{re.escape(str(file.parent))} .*\b4\b"):
         bench.result()

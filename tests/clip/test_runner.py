@@ -179,7 +179,7 @@ def test_damaged_elements_are_refused_or_left_out_and_counted(bench, tmp_path, c
     samples[21]["cls"] = b"a cat"
     del samples[28]["cls"]
     write_shards(place / "test", samples, shards=1)
-    with pytest.raises(DataError, match="or leave damaged elements out with --skip-damaged"):
+    with pytest.raises(DataError, match="--skip-damaged"):
         bench.result(address=place)
     skipped = bench.result(address=place, skip_damaged=True)
     assert skipped.verification.passed, skipped.verification.cause
@@ -411,7 +411,7 @@ def test_a_slash_in_a_name_is_no_matter(bench, name):
 
 
 def test_weights_of_another_architecture_are_refused(bench):
-    with pytest.raises(DataError, match="weights of another architecture than tiny-ViT"):
+    with pytest.raises(DataError, match=r"another architecture .*\btiny-ViT\b"):
         bench.result(model=bench.model("tiny-ViT", "tiny-ViT-wide"))
 
 
@@ -440,7 +440,7 @@ def test_weights_with_another_activation_are_refused_before_they_are_fetched(ben
 
 
 def test_a_language_without_class_names_is_refused(bench):
-    with pytest.raises(DataError, match="no class names in the language 'it'"):
+    with pytest.raises(DataError, match=r"classnames\.it\.txt .*'it'"):
         bench.result(language="it")
 
 
@@ -475,7 +475,7 @@ def test_prompts_of_each_class_are_those_that_are_scored(bench, tmp_path):
     assert repeated["texts"] == sum(1 + len(name) % 3 for name in CLASSES)
     assert repeated["acc1"] == plain["acc1"], "the mean of equal prompts is that prompt"
     missing = file_of("missing.json", {"circle": ["a circle"]})
-    with pytest.raises(DataError, match="no prompts in shapes for square, cross, bar and 2 more"):
+    with pytest.raises(DataError, match=r"missing\.json .*\bsquare, cross, bar\b.*\b2\b"):
         bench.result(prompt_file=missing)
 
 
@@ -505,12 +505,12 @@ def test_class_names_of_a_file_are_those_that_are_scored(bench, tmp_path):
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
     few = file_of(Naming, "few.json", mine[:5])
-    with pytest.raises(DataError, match="5 class names for shapes, which has 6 classes"):
+    with pytest.raises(DataError, match=r"few\.json .*\b5\b.*\bshapes\b.*\b6\b"):
         bench.result(name_file=few)
 
 
 def test_captions_in_another_language_are_not_scored_as_that_asked_for(bench):
-    with pytest.raises(DataError, match="in the language 'en', not 'de'"):
+    with pytest.raises(DataError, match=r"'en'.*'de'"):
         bench.result("captions", "zeroshot_retrieval", language="de")
 
 
@@ -540,7 +540,7 @@ def test_a_model_that_does_not_fit_at_all_is_an_error(bench, monkeypatch):
         raise torch.OutOfMemoryError("Tried to allocate 20.00 MiB")
 
     monkeypatch.setattr(Encoder, "encoded", none)
-    with pytest.raises(OutOfMemoryError, match="not even with one image at a time"):
+    with pytest.raises(OutOfMemoryError, match="tiny-ViT"):
         bench.result()
 
 

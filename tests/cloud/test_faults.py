@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -127,7 +128,7 @@ def test_an_api_server_that_never_comes_back_costs_nothing(
     finally:
         client.world.api_server.start()
     assert ended.status == 0, ended.output
-    assert f"{ended.cluster} is gone: its provider lists no machine of it" in ended.output
+    assert f"{ended.cluster} is gone" in ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=LONG)
     tables.add("SkyPilot's API server is gone for good during the run", row)
     assert row.home == LONG
@@ -157,7 +158,7 @@ def test_a_run_that_fails_brings_home_what_it_measured(
     results = tmp_path / "results"
     failed = launch(client, machine, results)
     assert failed.status == 1, failed.output
-    assert "the run ended with status 7" in failed.output
+    assert "status 7" in failed.output
     row = count(client, look, failed.cluster, run_in(results))
     tables.add("the run fails", row)
     assert row.home == 1
@@ -189,8 +190,8 @@ def test_a_closed_terminal_and_an_interrupted_way_home_cost_nothing(
     (log,) = tmp_path.glob("*.log")
     assert str(log) in ended.output, "it is named before"
     said = log.read_text()
-    assert "the terminal was closed; going on" in said
-    assert "the results come home first" in said
+    assert "terminal was closed" in said
+    assert "Ctrl-C again leaves" in said
     assert f"{ended.cluster} is gone" in said
     row = count(client, look, ended.cluster, log.with_suffix(""), planned=LONG)
     tables.add("the terminal is closed, then Ctrl-C during the fetch", row)
@@ -208,7 +209,7 @@ def test_a_machine_whose_results_come_nowhere_is_kept_until_they_are_fetched(
     kept = launch(client, SMALL, tmp_path / "results", PATH=path)
     assert kept.status == 1, kept.output
     name = kept.cluster
-    assert f"{name} IS KEPT AT $0.80/h" in kept.output
+    assert re.search(rf"\b{name} IS KEPT\b.*\$0\.80/h", kept.output)
     assert f"skymark down {name}" in kept.output
     assert kept.output.count("No space left on device") == 3, "each directory was tried"
     assert len(client.world.rented(name)) == 1
@@ -332,7 +333,7 @@ def test_a_machine_is_ended_and_proved_gone_whatever_happens_then(
     happens(client)
     (instance,) = client.world.rented(running.cluster)
     try:
-        running.said_at_s("is gone: its provider lists no machine of it")
+        running.said_at_s(" is gone")
         gone_s = time.time()
         ended = running.end()
     finally:
@@ -367,7 +368,7 @@ def test_what_a_bucket_that_hangs_does_not_take_comes_home(
     assert STALLED in ended.output
     run = run_in(tmp_path)
     finish = f"skymark export {run} --to s3://results/hanging"
-    assert f"NOT STORED in s3://results/hanging; finish with: {finish}" in ended.output
+    assert re.search(rf"\bNOT STORED\b.*{re.escape(finish)}", ended.output)
     row = count(client, look, ended.cluster, run, planned=LONG)
     tables.add("the bucket hangs during the run", row)
     assert row.home == LONG
@@ -540,14 +541,13 @@ def test_of_two_machines_what_the_one_that_is_left_measures_comes_home(
     lose_one(client, look, running, store, eventually, head=head)
     ended = running.end(timeout_s=900)
     assert ended.status == 1, ended.output
-    assert "has lost machines: 1 of 2 are left" in ended.output
-    gone = f"node {0 if head else 1} is gone, with all results that no store has"
-    assert gone in ended.output
-    assert "measure them: skymark launch cpu --scenarios" in ended.output
+    assert re.search(r"\blost machines\b.*\b1\b.*\b2\b", ended.output)
+    assert f"node {0 if head else 1} is gone" in ended.output
+    assert "skymark launch cpu --scenarios" in ended.output
     row = count(client, look, ended.cluster, run_in(tmp_path), planned=2 * SENT)
     tables.add(fault, row)
     # SkyPilot's job is the head's: without it, the other one is told to stop.
-    assert ("node 1: the run was stopped" in ended.output) is head
+    assert bool(re.search(r"\bnode 1: .*\bstopped\b", ended.output)) is head
     assert row.home >= LEAST_SENT + (1 if head else SENT), ended.output
 
 

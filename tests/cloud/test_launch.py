@@ -48,7 +48,7 @@ def test_a_job_runs_to_its_end_on_every_gpu_that_was_asked_for(
 ) -> None:
     _, said = launched
     assert "devices=0,1,2,3,4,5,6,7 rank=0" in said
-    assert "Job finished (status: SUCCEEDED)" in said
+    assert "(status: SUCCEEDED)" in said
 
 
 def test_a_region_without_capacity_makes_it_take_the_next(launched: tuple[Client, str]) -> None:
@@ -80,7 +80,9 @@ def test_the_doctor_names_a_machine_that_was_left_over(
         if "UP" in line:
             break
     assert line.startswith(f"! {ONE} is there: UP, ")
-    assert line.endswith(f"${HOURLY_PRICE_USD}/h, no idle timer; end it: skymark down {ONE}")
+    assert f"${HOURLY_PRICE_USD}/h, " in line
+    assert "no idle timer" in line
+    assert line.endswith(f"skymark down {ONE}")
 
 
 def test_a_preempted_machine_is_noticed_and_costs_no_more(

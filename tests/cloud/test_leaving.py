@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from skymark.cloud.machine_script import RESULTS
+from skymark.cloud.sky.tasks import NOTHING
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
@@ -24,7 +25,7 @@ def test_an_idle_machine_is_set_up_runs_nothing_and_takes_runs(
     idle = launch(client, SMALL, tmp_path / "nothing", "--idle", "-i", "10", *name)
     try:
         assert idle.status == 0, idle.output
-        assert "set up, and nothing to run" in idle.output
+        assert NOTHING.removeprefix("echo ") in idle.output
         assert not (tmp_path / "nothing").exists()
         (job,) = json.loads(skymark(client, "queue", "skymark-mine", "--json").output)
         assert (job["name"], job["status"]) == ("set-up", "SUCCEEDED")

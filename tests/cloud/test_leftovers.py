@@ -172,7 +172,7 @@ def test_what_cannot_be_undone_is_named_and_the_rest_is_undone(tmp_path: Path) -
         path.touch()
     changes.add("a file", undo=file.unlink, still_there=file.exists)
     changes.add("a stuck file", undo=lambda: None, still_there=stuck.exists)
-    with pytest.raises(RehearsalError, match="a stuck file: it is still there"):
+    with pytest.raises(RehearsalError, match="a stuck file"):
         changes.undo_all()
     assert [change.undone for change in changes.record] == [True, False]
     assert not file.exists()

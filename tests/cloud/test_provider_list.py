@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -180,23 +181,23 @@ def test_a_machine_that_is_not_proved_gone_stays_in_the_status(
     left = MACHINES.model_copy(update={"not_ended_since": datetime.now(UTC)})
     note_rented(left)
     (shown,) = forgotten_machines(set(), refresh=True)
-    assert (shown.name, shown.status) == (NAME, "running, not proved gone")
+    assert (shown.name, shown.status.partition(",")[0]) == (NAME, "running")
     assert shown.hourly_price_usd == 36.0
     assert list(forgotten_machines({NAME}, refresh=True)) == []
     provider.cloud.list_nothing(60)
     assert [one.status for one in forgotten_machines(set(), refresh=True)] == ["not proved gone"]
     provider.api.break_down(60)
     (shown,) = forgotten_machines(set(), refresh=True)
-    assert shown.status.startswith("not proved gone (lambda: ")
+    assert shown.status.startswith("not proved gone")
+    assert "(lambda: " in shown.status
 
 
 def test_a_machine_that_ended_itself_is_soon_forgotten_and_one_that_runs_is_not(
     provider: Provider, rented: Instance
 ) -> None:
     note_rented(MACHINES)
-    assert [one.status for one in forgotten_machines(set(), refresh=True)] == [
-        "running, not proved gone"
-    ]
+    (shown,) = forgotten_machines(set(), refresh=True)
+    assert shown.status.startswith("running")
     provider.cloud.preempt(rented.id)
     assert list(forgotten_machines(set(), refresh=True)) == []
     assert known(NAME).absent_since_s is not None, "one look proves nothing"
@@ -225,7 +226,7 @@ def test_a_key_that_is_revoked_is_named_and_not_only_the_refusal(
     provider: Provider, tmp_path: Path
 ) -> None:
     (tmp_path / ".lambda_cloud" / "lambda_keys").write_text("api_key = revoked\n")
-    with pytest.raises(CloudError, match="lambda refuses the key on this machine"):
+    with pytest.raises(CloudError, match=r"\blambda\b.*`skymark doctor --cloud`"):
         ProviderList().look(MACHINES)
 
 
@@ -246,8 +247,7 @@ def test_without_an_api_server_the_noted_machines_are_shown_at_once(
     out, err = capsys.readouterr()
     assert NAME in out
     assert listed in out
-    assert "SkyPilot's API server does not answer" in err
-    assert "start it: " in err
+    assert re.search(r"\bAPI server\b.*\bapi start`", err)
 
 
 def test_without_an_api_server_a_machine_is_ended_and_a_refused_key_is_said(

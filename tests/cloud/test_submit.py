@@ -125,11 +125,11 @@ def test_a_dry_run_shows_the_jobs_and_submits_none(cluster: Cluster) -> None:
     before = len(cluster.jobs())
     plan = ("--plan", str(cluster.plan(1)))
     shown = cluster.command("submit", "--cluster", NAME, *plan, "--dry-run")
-    assert "64 groups for 64 workers in 8 jobs" in shown.output
+    assert re.search(r"\b64 groups\b.*\b64 workers\b.*\b8 jobs\b", shown.output)
     assert "H100:1" in shown.output
     quarter = ("--gpu-fraction", "0.25", "--max-jobs", "10")
     shown = cluster.command("submit", "--cluster", NAME, *plan, *quarter, "--dry-run")
-    assert "10 groups for 10 workers in 3 jobs" in shown.output
+    assert re.search(r"\b10 groups\b.*\b10 workers\b.*\b3 jobs\b", shown.output)
     assert len(cluster.jobs()) == before
 
 
@@ -186,22 +186,22 @@ def test_the_same_submission_again_is_for_the_groups_that_no_job_has(cluster: Cl
     plan = ("--plan", str(cluster.plan(6, groups=6)))
     submit = ("submit", "--cluster", NAME, *plan, "--one-job-per-group")
     first = cluster.command(*submit)
-    assert "6 of 6: group-6005 is job " in first.output
+    assert " 6: group-6005 " in first.output
     queued = [job["id"] for job in cluster.jobs() if job["id"] > blocking]
     assert len(queued) == 6
     cluster.command("cancel", NAME, *map(str, queued[:2]))
     shown = cluster.command(*submit, "--dry-run")
-    assert "4 of 6 groups have a job" in shown.output
-    assert "2 groups for 2 workers in 2 jobs" in shown.output
+    assert "4 of 6" in shown.output
+    assert re.search(r"\b2 groups\b.*\b2 workers\b.*\b2 jobs\b", shown.output)
     again = cluster.command(*submit)
-    assert "4 of 6 groups have a job" in again.output
+    assert "4 of 6" in again.output
     assert run_of(again) == run_of(first)
-    assert "no job was submitted" in cluster.command(*submit).output
+    assert "no job" in cluster.command(*submit).output
     assert len([job for job in cluster.jobs() if job["id"] > blocking]) == 8
     cluster.command("cancel", NAME, str(blocking))
     cluster.await_records(run_of(first), 6)
     cluster.await_idle()
-    assert "no job was submitted" in cluster.command(*submit).output
+    assert "no job" in cluster.command(*submit).output
 
 
 def test_an_exec_for_each_group_as_it_is_done_by_hand(cluster: Cluster) -> None:

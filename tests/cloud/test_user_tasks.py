@@ -64,9 +64,9 @@ def test_a_run_takes_all_cards_unless_told_which_part(eight: Any) -> None:
 
 @pytest.mark.parametrize("gpus", ["H100:9", "A6000:1"])
 def test_cards_that_a_machine_has_not_are_refused(eight: Any, gpus: str) -> None:
-    with pytest.raises(UsageError, match="the machine has H100:8"):
+    with pytest.raises(UsageError, match=rf"--gpus {gpus}\b.*\bH100:8\b"):
         make_run_task(run_of(job=Job(gpus=gpus)), "mine", eight)
-    with pytest.raises(UsageError, match="the machine has H100:8"):
+    with pytest.raises(UsageError, match=rf"--gpus {gpus}\b.*\bH100:8\b"):
         make_user_task(Job(words=("true",), gpus=gpus), eight, "one")
 
 
@@ -179,7 +179,7 @@ def test_files_that_a_yaml_mounts_are_sent_as_copies_and_secrets_are_refused(
         assert place.read_text() == "1"
         assert not place.is_relative_to(tmp_path)
     (folder / ".env").touch()
-    with pytest.raises(UsageError, match=r"\.env would leave this machine"):
+    with pytest.raises(UsageError, match=r"/\.env\b.*--secret"):
         make_task(run_of(file=path))
 
 
@@ -218,7 +218,7 @@ def test_a_yaml_that_is_wrong_is_refused_as_bad_usage(eight: Any, tmp_path: Path
         with pytest.raises(UsageError, match=r"job\.yaml"):
             make_user_task(Job(words=(str(yaml),)), eight, "first")
     yaml.write_text("workdir: /not/there\nrun: echo\n")
-    with pytest.raises(UsageError, match=r"is no directory|does not exist|not a valid directory"):
+    with pytest.raises(UsageError, match="/not/there"):
         make_user_task(Job(words=(str(yaml),)), eight, "first")
 
 

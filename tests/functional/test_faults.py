@@ -214,12 +214,12 @@ def test_a_second_run_waits_for_the_machine_and_then_measures(tmp_path, hold):
     with start(tmp_path, *arguments, output="a", HOLD=str(hold)) as one:
         until(lambda: begun(tmp_path))
         with start(tmp_path, *arguments, output="b") as two:
-            assert any("waiting: another skymark run" in line for line in two.stderr)
+            assert any("waiting: " in line for line in two.stderr)
             assert begun(tmp_path) == 1
             hold.unlink()
             ends = [(p.communicate(timeout=300)[1], p.returncode) for p in (one, two)]
     assert [status for _, status in ends] == [0, 0], ends
-    assert not any("waiting: another skymark run" in stderr for stderr, _ in ends)
+    assert not any("waiting: " in stderr for stderr, _ in ends)
     spans = []
     for name in "ab":
         path = tmp_path / name / "records" / "loading.TAB-1.small.witness.json"

@@ -70,7 +70,7 @@ def test_a_named_step_is_measured_first_and_its_time_is_tuned_for(tmp_path, skym
     measured_ms = step.metrics["step_ns"].value / 1e6
     assert record.cell.settings["think_time_ms"] == pytest.approx(measured_ms, rel=0.01)
     assert "step" not in record.cell.settings
-    assert "in your program:\n  torch.utils.data.DataLoader(..., num_workers=1" in done.stdout
+    assert "\n  torch.utils.data.DataLoader(..., num_workers=1" in done.stdout
 
 
 @pytest.mark.usefixtures("photos")

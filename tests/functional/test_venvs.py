@@ -48,7 +48,7 @@ def test_environments_are_built_listed_and_removed(env):
 
     wrong = env("clean", "numyp")
     assert wrong.status == 2
-    assert "Did you mean 'numpy'?" in wrong.stderr
+    assert "'numpy'" in wrong.stderr
 
     assert env("clean").stdout.startswith("removed own: ")
     assert json.loads(env("list", "--json").stdout) == []

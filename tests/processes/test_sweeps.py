@@ -220,7 +220,7 @@ def test_a_round_that_the_machine_may_have_spoilt_is_measured_again_in_a_new_pro
     assert record.status is Status.OK
     assert [one.round for one in record.rounds] == [0, 2, 3]
     (warning,) = (one for one in record.warnings if one.kind == "doubtful-round")
-    assert warning.message.startswith("round 2 was excluded")
+    assert re.search(r"\bround 2\b", warning.message)
     assert len({line["pid"] for line in bed.journal("measure")}) == 4
 
 
@@ -241,7 +241,7 @@ def test_two_doubtful_rounds_are_a_verdict_if_they_are_half_of_all(bed, lies, st
     assert [one.round for one in record.rounds] == rounds
     if status is Status.OK:
         (warning,) = (one for one in record.warnings if one.kind == "doubtful-round")
-        assert warning.message.startswith("rounds 2, 5 were excluded")
+        assert re.search(r"\brounds 2, 5\b", warning.message)
 
 
 def test_a_doubted_round_is_measured_again_though_the_time_of_the_run_is_over(bed):
@@ -395,7 +395,7 @@ def test_a_venv_without_a_network_says_where_to_make_it(bed, monkeypatch):
 def test_where_no_venv_can_be_made_without_a_network_one_line_says_so(bed, monkeypatch):
     monkeypatch.setattr(Venvs, "ensure", offline)
     measurer = bed.measurer(plan_of(cell_of("a"), cell_of("b")), own=True)
-    with pytest.raises(UsageError, match=r"no network .* of a, b"):
+    with pytest.raises(UsageError, match=r"\bno network\b.*\ba, b\b"):
         run_sweeps(measurer)
     assert measurer.open.records == {}
 

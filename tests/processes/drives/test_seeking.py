@@ -94,5 +94,5 @@ def test_few_elements_may_be_absent_from_a_part_of_storage(make_bench):
     bench = make_bench(SCENARIO, "Seeks", format="computed")
     few, enough = np.arange(1000), np.arange(1024)
     assert seeking.absent_part(bench, [few]) is None
-    assert "lies between 12500 and 25000" in seeking.absent_part(bench, [enough])
+    assert re.search(r"\b12500\b.*\b25000\b", seeking.absent_part(bench, [enough]))
     assert seeking.absent_part(bench, [enough * 195]) is None

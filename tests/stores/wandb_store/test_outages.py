@@ -133,7 +133,7 @@ def test_an_upload_that_hangs_is_ended_with_all_its_processes(server, online, ru
             if server.was_asked("CreateArtifactManifest"):
                 break
     limit_s = limits.sync_s + limits.per_file_s * len(RunContent(run).files)
-    assert f"`wandb sync` was ended after {limit_s:.0f} s" in str(told.value)
+    assert re.search(rf"`wandb sync`.*\b{limit_s:.0f} s\b", str(told.value))
     assert any("sync" in command for command in seen)
     assert any("wandb-core" in command[0] for command in seen if command)
     assert KEY not in str(seen)
@@ -191,7 +191,7 @@ def test_a_server_in_trouble_is_worth_another_try(status, server, online):
 @pytest.mark.parametrize("place", ["PUT", "UpsertBucket", "Viewer"])
 def test_a_server_that_says_no_is_not_asked_again(place, server, online):
     server.misbehave(status={place: 403})
-    with pytest.raises(StoreRefusedError, match=r"403[^;]*; check WANDB_API_KEY, WANDB_ENTITY"):
+    with pytest.raises(StoreRefusedError, match=r"\b403\b.*\bWANDB_API_KEY, WANDB_ENTITY\b"):
         online().put("manifest.json", b"{}")
 
 
