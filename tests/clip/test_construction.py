@@ -41,7 +41,7 @@ TIMM = "timm"
 FORWARD = f"""
 import sys, torch
 from pathlib import Path
-from skymark.suites.clip.encoding.loading import COMPILER, OPTIONAL, import_open_clip, provide
+from skymark.suites.clip.encoding.libraries import COMPILER, OPTIONAL, import_open_clip, provide
 
 root, how, out = sys.argv[1:]
 if how == "late":

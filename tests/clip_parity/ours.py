@@ -14,7 +14,7 @@ from pathlib import Path
 from skymark.machine.children import leave
 from skymark.model.effort import Effort
 from skymark.model.record import Cell, Resources
-from skymark.suites.clip.encoding.loading import import_open_clip
+from skymark.suites.clip.encoding.libraries import import_open_clip
 from skymark.suites.clip.runner import ClipRunner
 from skymark.suites.clip.specification import ClipSpecification
 

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from skymark.machine.processes import MARKER_VARIABLE, Process, kill_tree, process_table, tree_of
+from skymark.measure import process_tree
 from skymark.measure.process_tree import (
     TreeSampler,
     cpu_seconds_of_tree,
@@ -194,6 +195,31 @@ def test_peak_memory_finds_an_allocation_that_is_freed_before_the_end() -> None:
     peak = sampler.resources().peak_pss_bytes
     assert peak is not None
     assert peak - before == pytest.approx(200 * MIB, abs=4 * MIB)
+
+
+def test_memory_of_a_lone_process_is_read_again_only_when_it_has_grown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads: list[int] = []
+
+    def counted(pid: int) -> int | None:
+        reads.append(pid)
+        return pss_bytes(pid)
+
+    monkeypatch.setattr(process_tree, "pss_bytes", counted)
+    code = (
+        "print('up', flush=True); input(); block = bytearray(b'x') * (50 << 20)\n"
+        "print('held', flush=True); input()"
+    )
+    with python(code) as child:
+        told(child)
+        with TreeSampler(child.pid, interval_s=60) as sampler:
+            sampler._sample()
+            sampler._sample()
+            assert len(reads) == 1
+            ask(child)
+    assert len(reads) == 2
+    assert (sampler.resources().peak_pss_bytes or 0) > 50 * MIB
 
 
 def test_memory_shared_with_a_child_counts_once() -> None:

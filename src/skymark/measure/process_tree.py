@@ -255,7 +255,8 @@ class TreeSampler:
     def _is_no_larger(self, running: Collection[int]) -> bool:
         """Return whether the tree is one process that has no more pages than ever before.
 
-        The kernel counts a process's pages all the time, and walks through them for their shares.
+        The kernel counts a process's pages all the time, but walks through all of them for their
+        shares. A share alone, of a page that others stop using, is too small to read them again.
         """
         if len(running) != 1 or self._forked_from is not None:
             return False

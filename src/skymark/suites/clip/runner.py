@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from skymark.model.effort import Effort
 from skymark.model.record import Resources, RoundResult, Setting
-from skymark.suites.clip.encoding.loading import (
-    activations_of,
-    import_open_clip,
-    tokenizer_title,
-)
+from skymark.suites.clip.encoding.libraries import import_open_clip
+from skymark.suites.clip.encoding.loading import activations_of, tokenizer_title
 from skymark.suites.clip.features import features_directory
 from skymark.suites.clip.metrics import (
     CAPTION_RATE,

@@ -1,35 +1,27 @@
-"""Loading of models: first the checks, then the weights, then any data.
-
-The transformers and timm libraries are imported only for towers that need them.
-"""
+"""Loading of models: first the checks, then the weights, then any data."""
 
 from __future__ import annotations
 
-import gc
 import hashlib
-import importlib
 import json
 import logging
 import os
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from skymark.model.base import digest_of
 from skymark.model.errors import (
     ChangedSincePlanError,
     DataError,
-    LibraryAbsentError,
     UnknownNameError,
     UsageError,
 )
-from skymark.resources import install_line
+from skymark.suites.clip.encoding.libraries import provide
 from skymark.suites.clip.encoding.other_models import (
     forget_other_models,
     other_model,
@@ -80,88 +72,6 @@ def still_blank(network: Any) -> list[str]:
         if isinstance(one, torch.Tensor) and id(one) not in given
         if one.is_floating_point() and bool(one.isnan().any())
     ]
-
-
-OPTIONAL = {"transformers": ("hf_model", "coca_model"), "timm": ("timm_model",)}
-"""Libraries that open_clip uses for some towers only, with its modules that look for them."""
-COMPILER = "torch._dynamo.utils"
-
-
-def import_open_clip() -> None:
-    """Import PyTorch and open_clip, once in a process, without what only some models use.
-
-    Garbage collection skips their objects, which live as long as the process: it would take a third
-    of the import's time.
-
-    Raises:
-        LibraryAbsentError: PyTorch or open_clip is not installed here.
-    """
-    if "open_clip" in sys.modules:
-        return
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        import torch  # noqa: F401
-
-        with _in_place_of({COMPILER: _late_compiler()}):
-            import torchvision  # noqa: F401
-        with _in_place_of(dict.fromkeys(OPTIONAL)):  # None makes an import fail
-            import open_clip  # noqa: F401
-    except ModuleNotFoundError as error:
-        if error.name not in {"torch", "torchvision", "open_clip"}:
-            raise
-        raise LibraryAbsentError(
-            f"open_clip is not installed here; run: {install_line('clip')}"
-        ) from error
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
-
-
-@contextmanager
-def _in_place_of(modules: Mapping[str, ModuleType | None]) -> Iterator[None]:
-    """Import other modules in place of those that are not imported yet."""
-    absent = modules.keys() - sys.modules.keys()
-    sys.modules.update({name: modules[name] for name in absent})  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        for name in absent:
-            del sys.modules[name]
-
-
-def _late_compiler() -> ModuleType:
-    """Return a module that imports PyTorch's compiler when torchvision first asks it something."""
-    module = ModuleType(COMPILER)
-
-    def is_compile_supported(device_type: str) -> bool:
-        return bool(importlib.import_module(COMPILER).is_compile_supported(device_type))
-
-    vars(module)["is_compile_supported"] = is_compile_supported
-    return module
-
-
-def provide(library: str) -> None:
-    """Show one of the `OPTIONAL` libraries to open_clip, for a tower that uses it.
-
-    Raises:
-        LibraryAbsentError: the library is not installed here.
-    """
-    modules = [sys.modules[f"open_clip.{name}"] for name in OPTIONAL[library]]
-    if getattr(modules[0], library) is not None:
-        return
-    try:
-        importlib.import_module(library)
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
-        raise LibraryAbsentError(
-            f"{library} is not installed here, and one of the towers needs it; run: pip install "
-            f"{library}"
-        ) from error
-    for module in modules:  # they look for the library when Python executes them
-        importlib.reload(module)
 
 
 def provide_captions(loaded: LoadedModel) -> None:
